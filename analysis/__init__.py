@@ -1,0 +1,1 @@
+"""hindcast: load, characterize, replay and compare GPU-cluster job logs."""

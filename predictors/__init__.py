@@ -1,0 +1,1 @@
+"""Predictors of job durations that see only the past."""
