@@ -1,4 +1,4 @@
-"""Every error of hindcast: each builds its own sentence, and says where, what was found, what was expected, what to do."""
+"""Every error of hindcast; each builds its own sentence: where, what was found, what was expected, what to do."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class UsageError(HindcastError):
 class UnknownNameError(UsageError, KeyError):
     """Something was asked for by a name that nobody registered."""
 
-    def __init__(self, kind: str, found: str, known: Collection[str], *, hint: str = "") -> None:
+    def __init__(self, *, kind: str, found: str, known: Collection[str], hint: str = "") -> None:
         close = get_close_matches(found, known, n=1)
         guess = f" Did you mean {close[0]!r}?" if close else ""
         tail = f" {hint}" if hint else ""
@@ -69,7 +69,7 @@ class SchemaVersionError(BadFileError):
 class SchemaError(HindcastError):
     """A table that breaks its schema; the message lists every violation, not only the first."""
 
-    def __init__(self, table: str, violations: Sequence[str] | Mapping[str, str]) -> None:
+    def __init__(self, *, table: str, violations: Sequence[str] | Mapping[str, str]) -> None:
         lines = (
             [f"{name}: {text}" for name, text in violations.items()]
             if isinstance(violations, Mapping)

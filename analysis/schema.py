@@ -200,15 +200,11 @@ JOB_RULES: Final[Mapping[str, Rule]] = {
     "starts_after_submit": Rule(
         "start_time is not before submit_time", pl.col("start_time") >= pl.col("submit_time"), "flag"
     ),
-    "ends_after_start": Rule(
-        "end_time is not before start_time", pl.col("end_time") >= pl.col("start_time"), "flag"
-    ),
+    "ends_after_start": Rule("end_time is not before start_time", pl.col("end_time") >= pl.col("start_time"), "flag"),
     "has_submit_time": Rule("submit_time is known", pl.col("submit_time").is_not_null(), "flag"),
     "has_duration": Rule("duration_s is known", pl.col("duration_s").is_not_null(), "flag"),
     "has_gpus": Rule("num_gpus is known", pl.col("num_gpus").is_not_null(), "flag"),
-    "status_is_known": Rule(
-        "the status is one that the source documents", pl.col("status") != "unknown", "flag"
-    ),
+    "status_is_known": Rule("the status is one that the source documents", pl.col("status") != "unknown", "flag"),
 }
 
 
@@ -273,7 +269,7 @@ def validate_table(name: str, table: pl.DataFrame) -> None:
     """
     violations = _column_violations(name, table)
     if violations:
-        raise SchemaError(name, violations)
+        raise SchemaError(table=name, violations=violations)
 
 
 def validate_jobs(jobs: pl.DataFrame) -> None:
@@ -291,15 +287,11 @@ def validate_jobs(jobs: pl.DataFrame) -> None:
         for name, count in count_violations(jobs, laws).items():
             if count:
                 ids = jobs.filter(~laws[name].holds)["job_id"].head(3).to_list()
-                violations.append(
-                    f"{name}: {count} rows (first job ids {ids}); expected: {laws[name].meaning}"
-                )
+                violations.append(f"{name}: {count} rows (first job ids {ids}); expected: {laws[name].meaning}")
         if not sort_jobs(jobs)["job_id"].equals(jobs["job_id"]):
-            violations.append(
-                "order: rows are not sorted by (submit_time, job_id); sort with schema.sort_jobs"
-            )
+            violations.append("order: rows are not sorted by (submit_time, job_id); sort with schema.sort_jobs")
     if violations:
-        raise SchemaError("jobs", violations)
+        raise SchemaError(table="jobs", violations=violations)
 
 
 def sort_jobs(jobs: pl.DataFrame) -> pl.DataFrame:

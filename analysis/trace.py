@@ -129,7 +129,7 @@ class Trace:
         self._tables: dict[str, pl.DataFrame] = {"jobs": jobs}
         for name, table in (tables or {}).items():
             if name not in schema.TABLES or name == "jobs":
-                raise UnknownNameError("table of a trace", name, set(schema.TABLES) - {"jobs"})
+                raise UnknownNameError(kind="table beside the jobs", found=name, known=set(schema.TABLES) - {"jobs"})
             schema.validate_table(name, table)
             self._tables[name] = table
 
@@ -142,7 +142,7 @@ class Trace:
             If there is no such table.
         """
         if name not in schema.TABLES:
-            raise UnknownNameError("table of a trace", name, schema.TABLES)
+            raise UnknownNameError(kind="table of a trace", found=name, known=schema.TABLES)
         if name not in self._tables:
             self._tables[name] = self.scan(name).collect()
         return self._tables[name]
@@ -150,7 +150,7 @@ class Trace:
     def scan(self, name: str = "jobs") -> pl.LazyFrame:
         """One table as a lazy frame; of a trace read from disk only what a query needs is read."""
         if name not in schema.TABLES:
-            raise UnknownNameError("table of a trace", name, schema.TABLES)
+            raise UnknownNameError(kind="table of a trace", found=name, known=schema.TABLES)
         if name in self._tables:
             return self._tables[name].lazy()
         path = self._folder / f"{name}.parquet" if self._folder else None
@@ -221,9 +221,7 @@ class Trace:
             for file_name, table in files.items():
                 if file_name == "jobs.parquet" or table.height:
                     table.write_parquet(target / file_name)
-            (target / META_FILE).write_text(
-                json.dumps(header, indent=1, sort_keys=True) + "\n", encoding="utf-8"
-            )
+            (target / META_FILE).write_text(json.dumps(header, indent=1, sort_keys=True) + "\n", encoding="utf-8")
 
         return write_folder(Path(folder), fill, marker=META_FILE)
 
@@ -324,9 +322,7 @@ def write_folder(folder: Path, fill: Callable[[Path], None], *, marker: str) -> 
         If something else is there, or the place cannot be written.
     """
     if folder.is_file() or (folder.is_dir() and any(folder.iterdir()) and not (folder / marker).exists()):
-        msg = (
-            f"{folder}: found something that hindcast did not write; choose another place or remove it first."
-        )
+        msg = f"{folder}: found something that hindcast did not write; choose another place or remove it first."
         raise UsageError(msg)
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)

@@ -1,0 +1,30 @@
+"""Shared fixtures: where real traces lie, and small tables that every test may use."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def data_folders() -> list[Path]:
+    """Where real traces are looked for, in order."""
+    given = os.environ.get("HINDCAST_DATA")
+    return [*([Path(given)] if given else []), ROOT.parent / "shared" / "data", ROOT / "data" / "raw"]
+
+
+@pytest.fixture(scope="session")
+def real_data() -> Callable[[str], Path]:
+    """Find a real trace file by its name below a data folder; skip the test, with the file's name, if it is missing."""
+
+    def find(name: str) -> Path:
+        for folder in data_folders():
+            if (folder / name).exists():
+                return folder / name
+        pytest.skip(f"missing data: {name}")
+
+    return find
