@@ -28,3 +28,15 @@ def real_data() -> Callable[[str], Path]:
         pytest.skip(f"missing data: {name}")
 
     return find
+
+
+def pytest_terminal_summary(terminalreporter) -> None:
+    """Say how many tests were skipped for missing data, and which files they miss."""
+    missing: dict[str, int] = {}
+    for report in terminalreporter.stats.get("skipped", []):
+        reason = str(report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr)
+        if "missing data: " in reason:
+            name = reason.split("missing data: ", 1)[1]
+            missing[name] = missing.get(name, 0) + 1
+    names = ", ".join(f"{name} ({count})" for name, count in sorted(missing.items())) or "none"
+    terminalreporter.write_line(f"Tests skipped for missing data: {sum(missing.values())}; files: {names}")

@@ -1,0 +1,143 @@
+"""The application object, and what every command shares: output, progress, errors, JSON."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from importlib.metadata import version
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from analysis.errors import UsageError
+
+__all__ = ["JsonOption", "app", "progress", "say", "say_error", "show_table", "split_names", "write_json"]
+
+app = typer.Typer(
+    name="hindcast",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+JsonOption = Annotated[
+    Path | None,
+    typer.Option("--json", metavar="FILE", help="Also write the result as JSON; '-' is standard output."),
+]
+
+
+def _say_version(value: bool) -> None:  # noqa: FBT001 - typer calls it with the flag's value
+    if value:
+        typer.echo(f"hindcast {version('gpu-hindcast')}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    *,
+    show_version: Annotated[
+        bool, typer.Option("--version", callback=_say_version, is_eager=True, help="Say the version and stop.")
+    ] = False,
+) -> None:
+    """Load, characterize, predict and replay the job log of a GPU cluster.
+
+    A first look: 'hindcast demo'. Errors are one sentence; --debug anywhere shows the traceback.
+    """
+
+
+def say(text: str = "", *, json_to: Path | None = None) -> None:
+    """Print a line for people: to standard output, or to standard error when that is taken by the JSON."""
+    typer.echo(text, err=json_to is not None and str(json_to) == "-")
+
+
+def say_error(text: str) -> None:
+    """Print an error sentence to standard error."""
+    typer.echo(f"hindcast: {text}", err=True)
+
+
+def show_table(
+    rows: Iterable[Mapping[str, Any]], *, title: str | None = None, json_to: Path | None = None, missing: str = "-"
+) -> None:
+    """Print rows as a plain table: numbers to the right, null as a dash, wide tables cut to no column."""
+    rows = list(rows)
+    if not rows:
+        return
+    is_tty = sys.stdout.isatty()
+    table = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold" if is_tty else "")
+    for name in rows[0]:
+        numeric = all(isinstance(row[name], int | float | None) for row in rows)
+        table.add_column(name, justify="right" if numeric else "left", no_wrap=True)
+    for row in rows:
+        table.add_row(*(missing if value is None else _as_text(value) for value in row.values()))
+    to_stderr = json_to is not None and str(json_to) == "-"
+    Console(stderr=to_stderr, width=None if is_tty else 240, highlight=False, markup=False).print(table)
+
+
+def _as_text(value: object) -> str:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return str(value)
+    if isinstance(value, int):
+        return f"{value:,}"
+    return f"{value:,.1f}" if abs(value) >= 1000 else f"{value:.4g}"
+
+
+@contextmanager
+def progress(what: str, *, total: int | None = None) -> Iterator[Callable[[str], None]]:
+    """Show a bar on standard error while work goes on; nothing when that is not a terminal.
+
+    Yields
+    ------
+    callable of str
+        To be called after each step with what comes next.
+    """
+    columns = [
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+    ]
+    console = Console(stderr=True)
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task(what, total=total)
+
+        def step(description: str) -> None:
+            bar.update(task, advance=1, description=description)
+
+        yield step
+
+
+def write_json(value: object, target: Path | None) -> None:
+    """Write a result as JSON to a file, or to standard output for '-'; do nothing without a target."""
+    if target is None:
+        return
+    text = json.dumps(value, indent=1, sort_keys=True, default=str, allow_nan=False) + "\n"
+    if str(target) == "-":
+        typer.echo(text, nl=False)
+        return
+    staging = target.with_name(f".{target.name}.tmp")
+    staging.write_text(text, encoding="utf-8")
+    staging.replace(target)
+
+
+def split_names(text: str, *, option: str) -> list[str]:
+    """Split 'a,b,c' into names, each once.
+
+    Raises
+    ------
+    UsageError
+        If there is no name in it.
+    """
+    names = list(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
+    if not names:
+        msg = f"{option}: found no name in {text!r}; expected names with commas between, e.g. fifo,sjf."
+        raise UsageError(msg)
+    return names
