@@ -1,0 +1,156 @@
+"""Commands around predictors: backtest, train, predict."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import polars as pl
+import typer
+
+from analysis.cli.app import JsonOption, app, progress, say, show_table, split_names, write_json
+from analysis.errors import BadFileError, UsageError
+
+if TYPE_CHECKING:
+    from analysis.trace import Trace
+
+__all__ = ["backtest", "predict", "train"]
+
+TraceArgument = Annotated[Path, typer.Argument(metavar="TRACE", help="Trace folder.")]
+MARKER = "scores.json"
+WRITERS = {".parquet": "parquet", ".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl"}
+
+
+@app.command()
+def backtest(
+    trace_folder: TraceArgument,
+    output: Annotated[Path, typer.Option("-o", "--output", metavar="DIR", help="Folder for scores and predictions.")],
+    *,
+    models: Annotated[str | None, typer.Option(help="Predictors, commas between; by default all.")] = None,
+    split: Annotated[float, typer.Option(min=0.05, max=0.95, help="Share of the jobs before the test part.")] = 0.6,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the fits.")] = 0,
+    json_to: JsonOption = None,
+) -> None:
+    """Score predictors on the last part of a Trace, each knowing only what had ended before.
+
+    Example: hindcast backtest philly --models vc_gpus_median,boosted -o scores
+    """
+    from analysis.trace import Trace, write_folder
+    from predictors import DEFAULT_MODELS
+    from predictors import backtest as run
+
+    trace = Trace.read(trace_folder)
+    names = split_names(models, option="--models") if models else list(DEFAULT_MODELS)
+    with progress("scoring predictors", total=len(names)) as step:
+        zone = trace.meta.time_zone
+        result = run(trace.jobs, models=names, split=split, time_zone=zone, random_state=seed, progress=step)
+
+    def fill(folder: Path) -> None:
+        result.scores.write_parquet(folder / "scores.parquet")
+        result.scores.write_csv(folder / "scores.csv")
+        result.predictions.write_parquet(folder / "predictions.parquet")
+        write_json(result.scores.to_dicts(), folder / MARKER)
+
+    write_folder(output, fill, marker=MARKER)
+    show_table(result.scores.to_dicts(), json_to=json_to)
+    for note in result.notes:
+        say(f"note: {note}", json_to=json_to)
+    write_json(result.scores.to_dicts(), json_to)
+    say(f"Scores and predictions written to {output}", json_to=json_to)
+
+
+@app.command()
+def train(
+    trace_folder: TraceArgument,
+    output: Annotated[Path, typer.Option("-o", "--output", metavar="MODEL", help="Model folder to write.")],
+    *,
+    model: Annotated[str, typer.Option(help="Which predictor.")] = "boosted",
+    until: Annotated[str | None, typer.Option(metavar="TIME", help="Know only what had ended by then.")] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the fit.")] = 0,
+) -> None:
+    """Fit a predictor on a Trace and store it, without pickle.
+
+    Example: hindcast train philly --model boosted --until 2017-11-01 -o model
+    """
+    from analysis.trace import Trace
+    from predictors import make_predictor, save_model, training_view
+
+    trace = Trace.read(trace_folder)
+    jobs = trace.jobs
+    if until is not None:
+        jobs = training_view(jobs, cutoff=_instant(until, trace))
+    predictor = make_predictor(model)
+    given = {"random_state": seed, "time_zone": trace.meta.time_zone}
+    predictor.set_params(**{key: value for key, value in given.items() if key in predictor.get_params()})
+    with progress(f"fitting {model} on {jobs.height:,} jobs"):
+        predictor.fit(jobs)
+        save_model(predictor, output)
+    say(f"Model {model} written to {output}")
+
+
+@app.command()
+def predict(
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="Model folder.")],
+    jobs: Annotated[Path, typer.Argument(metavar="JOBS", help="Jobs: a Trace folder, Parquet, CSV or JSONL.")],
+    output: Annotated[Path, typer.Option("-o", "--output", metavar="FILE", help="Parquet, CSV or JSONL to write.")],
+) -> None:
+    """Add predicted_duration_s to jobs.
+
+    Example: hindcast predict model philly -o predicted.parquet
+    """
+    from predictors import load_model, predict_frame
+
+    kind = WRITERS.get(output.suffix.lower())
+    if kind is None:
+        msg = f"{output}: the ending {output.suffix!r} names no format; expected one of {', '.join(WRITERS)}."
+        raise UsageError(msg)
+    predictor = load_model(model)
+    frame = _read_jobs(jobs)
+    history = frame if "end_time" in frame.columns else None
+    predicted = predict_frame(predictor, frame, history=history)
+    staging = output.with_name(f".{output.name}.tmp")
+    try:
+        _write(predicted, staging, kind)
+        staging.replace(output)
+    finally:
+        staging.unlink(missing_ok=True)
+    say(f"{predicted.height:,} predictions written to {output}")
+
+
+def _read_jobs(path: Path) -> pl.DataFrame:
+    """Read jobs to be predicted: a Trace, or a file with columns named as in the jobs table."""
+    from analysis.loaders import load
+    from analysis.trace import Trace
+
+    if path.is_dir():
+        return Trace.read(path).jobs
+    if path.suffix.lower() in (".jsonl", ".ndjson"):
+        if not path.exists():
+            raise BadFileError(path, kind="missing", found="nothing there", expected="JSONL", fix="Check the name.")
+        return load("table", pl.read_ndjson(path)).jobs
+    return load("table", path).jobs
+
+
+def _write(frame: pl.DataFrame, path: Path, kind: str) -> None:
+    if kind == "parquet":
+        frame.write_parquet(path)
+        return
+    nested = [name for name, dtype in frame.schema.items() if dtype.is_nested()]
+    if kind == "csv":
+        # A CSV cell holds no list and no struct; what is nested stays behind.
+        frame.drop(nested).write_csv(path)
+        return
+    frame.with_columns(pl.col(pl.Datetime).dt.to_string("iso")).write_ndjson(path)
+
+
+def _instant(text: str, trace: Trace) -> datetime:
+    """Read an ISO instant; without an offset it is in the trace's own zone."""
+    from zoneinfo import ZoneInfo
+
+    try:
+        value = datetime.fromisoformat(text)
+    except ValueError as error:
+        msg = f"--until {text!r}: not an ISO time; expected e.g. 2017-11-01 or 2017-11-01T08:00:00+00:00."
+        raise UsageError(msg) from error
+    return value if value.tzinfo else value.replace(tzinfo=ZoneInfo(trace.meta.time_zone))

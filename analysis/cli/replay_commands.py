@@ -1,0 +1,151 @@
+"""The command that replays a Trace under schedulers."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import polars as pl
+import typer
+
+from analysis.cli.app import JsonOption, app, progress, say, show_table, split_names, write_json
+from analysis.errors import UsageError
+
+if TYPE_CHECKING:
+    from analysis.replay import Cluster, ReplayResult
+    from analysis.trace import Trace
+
+__all__ = ["ClusterOption", "NoVcOption", "choose_cluster", "replay"]
+
+ClusterOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="C", help="A cluster file (TOML), or NODESxGPUS[:TYPE] such as 52x8; by default the trace's own."
+    ),
+]
+NoVcOption = Annotated[bool, typer.Option("--no-vc", help="Ignore virtual clusters: one queue, all nodes.")]
+SHOWN = ("mean_jct_s", "mean_queueing_delay_s", "p95_queueing_delay_s", "max_queue_length", "makespan_s")
+MARKER = "metrics.json"
+
+
+@app.command()
+def replay(
+    trace_folder: Annotated[Path, typer.Argument(metavar="TRACE", help="Trace folder.")],
+    output: Annotated[Path, typer.Option("-o", "--output", metavar="DIR", help="Folder for schedules and metrics.")],
+    *,
+    policy: Annotated[str, typer.Option(help="Policies, commas between.")] = "fifo,sjf",
+    cluster: ClusterOption = None,
+    placement: Annotated[str, typer.Option(help="Placements, commas between.")] = "consolidate",
+    predictor: Annotated[
+        str, typer.Option(metavar="M", help="'oracle' (the true durations) or model folders, commas between.")
+    ] = "oracle",
+    no_vc: NoVcOption = False,
+    json_to: JsonOption = None,
+) -> None:
+    """Replay a Trace under one or more policies and write schedules and metrics.
+
+    Example: hindcast replay philly --policy fifo,sjf,easy --cluster 52x8 --no-vc -o replays
+    """
+    from analysis.replay import PLACEMENTS, POLICIES
+    from analysis.replay import replay as run
+    from analysis.trace import Trace, write_folder
+
+    policies = _known(policy, POLICIES, kind="scheduling policy", option="--policy")
+    placements = _known(placement, PLACEMENTS, kind="placement", option="--placement")
+    trace = Trace.read(trace_folder)
+    site = choose_cluster(trace, cluster)
+    jobs, columns = _with_predictions(trace, split_names(predictor, option="--predictor"))
+    combos = [(p, name, place) for p in policies for name in columns for place in placements]
+    results: dict[str, ReplayResult] = {}
+    with progress("replaying", total=len(combos)) as step:
+        for one_policy, name, place in combos:
+            label = one_policy if len(columns) * len(placements) == 1 else f"{one_policy}__{name}__{place}"
+            results[label] = run(
+                jobs,
+                cluster=site,
+                policy=one_policy,
+                predicted=columns[name],
+                placement=place,
+                use_vcs=not no_vc,
+            )
+            step(label)
+    rows = [{"schedule": label, **result.metrics()} for label, result in results.items()]
+
+    def fill(folder: Path) -> None:
+        (folder / "schedules").mkdir()
+        for label, result in results.items():
+            result.schedule.write_parquet(folder / "schedules" / f"{label}.parquet")
+        table = pl.DataFrame(rows, infer_schema_length=None)
+        table.write_parquet(folder / "metrics.parquet")
+        table.write_csv(folder / "metrics.csv")
+        write_json(rows, folder / MARKER)
+
+    write_folder(output, fill, marker=MARKER)
+    show_table([_shown(row) for row in rows], json_to=json_to)
+    for note in dict.fromkeys(note for result in results.values() for note in result.notes):
+        say(f"note: {note}", json_to=json_to)
+    write_json(rows, json_to)
+    say(f"Schedules and metrics written to {output}", json_to=json_to)
+
+
+def choose_cluster(trace: Trace, text: str | None) -> Cluster:
+    """Read a cluster from what the user wrote: a TOML file, NODESxGPUS[:TYPE], or nothing (the trace's own).
+
+    Raises
+    ------
+    UsageError
+        If the text is neither a file nor of that form.
+    """
+    from analysis.replay import Cluster
+
+    if text is None:
+        return Cluster.from_trace(trace)
+    if short := re.fullmatch(r"(\d+)x(\d+)(?::(\S+))?", text):
+        return Cluster.uniform(num_nodes=int(short[1]), num_gpus=int(short[2]), gpu_type=short[3])
+    if not Path(text).suffix and not Path(text).exists():
+        msg = f"--cluster {text!r}: neither a file nor NODESxGPUS[:TYPE]; give e.g. cluster.toml or 52x8:V100."
+        raise UsageError(msg)
+    return Cluster.from_toml(Path(text))
+
+
+def _known(text: str, registry: dict[str, Any], *, kind: str, option: str) -> list[str]:
+    """Names that the registry has; all unknown ones in one error."""
+    names = split_names(text, option=option)
+    if unknown := [name for name in names if name not in registry]:
+        msg = (
+            f"{option}: no {kind} is named {', '.join(map(repr, unknown))} (known: {', '.join(sorted(registry))}). "
+            f"Choose from these, or register your own before the replay."
+        )
+        raise UsageError(msg)
+    return names
+
+
+def _with_predictions(trace: Trace, models: list[str]) -> tuple[pl.DataFrame, dict[str, str | None]]:
+    """Add one predicted column a model; 'oracle' needs none."""
+    from predictors import load_model, predict_frame
+
+    jobs = trace.jobs
+    columns: dict[str, str | None] = {}
+    for text in models:
+        if text == "oracle":
+            columns[text] = None
+            continue
+        column = f"predicted_duration_s__{Path(text).name}"
+        predicted = predict_frame(load_model(Path(text)), trace.jobs, history=trace.jobs)["predicted_duration_s"]
+        jobs = jobs.with_columns(predicted.alias(column))
+        columns[Path(text).name] = column
+    return jobs, columns
+
+
+def _shown(row: dict[str, Any]) -> dict[str, Any]:
+    """The columns of a metrics row that fit a terminal, in hours."""
+    shown = {"schedule": row["schedule"]}
+    shown |= {name: row[name] for name in ("num_finished", "num_unfinished", "num_rejected")}
+    for name in SHOWN:
+        value = row[name]
+        if name.endswith("_s"):
+            shown[f"{name.removesuffix('_s')}_h"] = None if value is None else value / 3600
+        else:
+            shown[name] = value
+    return shown
