@@ -14,13 +14,24 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
+from typer.core import TyperGroup
 
 from analysis.errors import UsageError
 
 __all__ = ["JsonOption", "app", "progress", "say", "say_error", "show_table", "split_names", "write_json"]
 
+#: The commands as the road goes; help lists them so.
+ROAD = ("demo", "load", "check", "synth", "characterize", "backtest", "train", "predict", "replay", "report")
+
+
+class _InRoadOrder(TyperGroup):
+    def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002 - the base class's signature
+        return sorted(self.commands, key=lambda name: (ROAD.index(name) if name in ROAD else len(ROAD), name))
+
+
 app = typer.Typer(
     name="hindcast",
+    cls=_InRoadOrder,
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,

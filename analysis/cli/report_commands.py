@@ -89,3 +89,54 @@ def report(
             notes=road.notes,
         )
     say(f"Report written to {output}")
+
+
+@app.command()
+def demo(
+    output: Annotated[
+        Path, typer.Option("-o", "--output", metavar="DIR", help="Folder for all that comes out.")
+    ] = Path("demo"),
+    *,
+    jobs: Annotated[int, typer.Option("--jobs", min=100, help="Jobs of the synthetic trace.")] = DEMO_JOBS,
+    like: Annotated[str, typer.Option(help="Published trace that the synthetic one is calibrated to.")] = "venus",
+    seed: Annotated[int, typer.Option(min=0, help="Same seed, same report.")] = 0,
+) -> None:
+    """Walk the whole road on a synthetic trace: load, characterize, backtest, replay, compare, report.
+
+    Example: hindcast demo -o demo
+    """
+    from analysis.loaders.synthetic import synthesize
+    from analysis.replay import Cluster
+    from analysis.report import write_report
+    from analysis.trace import Trace, write_folder
+    from predictors import DEFAULT_MODELS
+
+    names = list(DEFAULT_MODELS)
+
+    def fill(folder: Path) -> None:
+        say(f"1/4  drawing {jobs:,} jobs like {like}")
+        trace = Trace.read(synthesize(like=like, num_jobs=jobs, seed=seed).write(folder / "trace"))
+        say(f"2/4  replaying under schedulers, scoring {len(names)} predictors (the first run compiles the engine)")
+        with progress("walking the road", total=num_steps(names)) as step:
+            road = walk(trace, cluster=Cluster.from_trace(trace), models=names, seed=seed, step=step)
+        if road.scores is not None:
+            road.scores.write_csv(folder / "scores.csv")
+            columns = ("model", "log_mae", "within_2x", "spearman")
+            show_table(road.scores.select(columns).sort("log_mae").to_dicts())
+        say("3/4  policies compared on the trace's own cluster and on a mixed one of the same size")
+        if road.gains is not None:
+            road.gains.table.write_csv(folder / "gains.csv")
+        say("4/4  writing the report")
+        write_report(
+            trace,
+            folder / DEMO_MARKER,
+            scores=road.scores,
+            predictions=road.predictions,
+            gains=road.gains,
+            replays=road.replays,
+            title=f"hindcast demo: a synthetic trace like {like.capitalize()}",
+            notes=road.notes,
+        )
+
+    write_folder(output, fill, marker=DEMO_MARKER)
+    say(f"Report: {(output / DEMO_MARKER).resolve()}  (open it in a browser; it needs no network)")
