@@ -1,0 +1,133 @@
+"""What characterizations share: GPU-count buckets, kinds of jobs, log grids, weighted quantiles, windows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Final
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from analysis import metrics
+
+__all__ = [
+    "BUCKETS",
+    "GPU_BUCKETS",
+    "KINDS",
+    "WEIGHTS",
+    "conform",
+    "ensure_weights",
+    "gpu_bucket",
+    "job_kind",
+    "log_grid",
+    "observed_window",
+    "share_below",
+    "weighted_quantiles",
+]
+
+#: Buckets of GPU jobs by whole-job GPU count; a fraction above 1 counts as the devices that it takes (1.5 as 2).
+GPU_BUCKETS: Final = ("<1", "1", "2", "3-4", "5-8", ">8")
+#: All labels of the ``bucket`` column, in order: "all" = all GPU jobs together, "0" = CPU jobs.
+BUCKETS: Final = ("all", "0", *GPU_BUCKETS, "unknown")
+BUCKET: Final = pl.Enum(BUCKETS)
+#: What a share or quantile is weighted by: every job counts once, or by the GPU time that it used.
+WEIGHTS: Final = ("jobs", "gpu_time")
+WEIGHT: Final = pl.Enum(WEIGHTS)
+KINDS: Final = ("gpu", "cpu", "unknown")
+KIND: Final = pl.Enum(KINDS)
+
+POINTS_PER_DECADE: Final = 20
+
+
+def gpu_bucket() -> pl.Expr:
+    """GPU-count bucket of every job, an Enum of ``BUCKETS``; null GPUs are "unknown".
+
+    Examples
+    --------
+    >>> jobs = pl.DataFrame({"num_gpus": [0.0, 0.46, 1.0, 1.5, 4.0, 16.0, None]})
+    >>> jobs.select(gpu_bucket()).to_series().to_list()
+    ['0', '<1', '1', '2', '3-4', '>8', 'unknown']
+    """
+    # Thousandths of a GPU, so that ten times 0.1 is one GPU and not a little more.
+    milli = (pl.col("num_gpus") * 1000).round()
+    label: pl.Expr = pl.when(milli.is_not_null()).then(pl.lit(">8")).otherwise(pl.lit("unknown"))
+    for bound, name in ((8000, "5-8"), (4000, "3-4"), (2000, "2"), (1000, "1"), (999, "<1"), (0, "0")):
+        label = pl.when(milli <= bound).then(pl.lit(name)).otherwise(label)
+    return label.cast(BUCKET).alias("bucket")
+
+
+def job_kind() -> pl.Expr:
+    """Kind of every job: "gpu", "cpu" (0 GPUs) or "unknown" (the source does not say)."""
+    gpus = pl.col("num_gpus")
+    kind = pl.when(gpus.is_null()).then(pl.lit("unknown")).when(gpus > 0).then(pl.lit("gpu")).otherwise(pl.lit("cpu"))
+    return kind.cast(KIND).alias("kind")
+
+
+def conform(table: pl.DataFrame, schema: Mapping[str, pl.DataType]) -> pl.DataFrame:
+    """Bring a result table to exactly these columns, in this order and of these dtypes."""
+    return table.select(pl.col(name).cast(dtype) for name, dtype in schema.items())
+
+
+def ensure_weights(jobs: pl.DataFrame) -> pl.DataFrame:
+    """Add ``bucket``, ``kind`` and ``gpu_s`` [GPU-seconds] to a jobs table."""
+    return jobs.with_columns(gpu_bucket(), job_kind(), metrics.gpu_s())
+
+
+def log_grid(largest: float) -> NDArray[np.float64]:
+    """Grid of 20 points per factor of ten, from 1 to the first point that is not below ``largest``.
+
+    The points do not depend on the data, so that curves of several traces share them.
+    """
+    decades = math.log10(largest) if largest > 1 else 0.0
+    steps = np.arange(math.ceil(decades * POINTS_PER_DECADE - 1e-9) + 1)
+    grid: NDArray[np.float64] = 10.0 ** (steps / POINTS_PER_DECADE)
+    if grid[-1] < largest:
+        grid[-1] = largest
+    return grid
+
+
+def share_below(
+    values: NDArray[np.float64], *, weights: NDArray[np.float64] | None, grid: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Share of the weight at or below every grid point; nan where there is no weight at all."""
+    place = np.searchsorted(grid, values, side="left")
+    held = np.bincount(place, weights=weights, minlength=len(grid) + 1)[: len(grid)]
+    total = float(len(values)) if weights is None else float(weights.sum())
+    if total <= 0:
+        return np.full(len(grid), np.nan)
+    # Sums of floats may end a hair above 1.
+    shares: NDArray[np.float64] = np.minimum(np.cumsum(held) / total, 1.0)
+    return shares
+
+
+def weighted_quantiles(
+    values: NDArray[np.float64], *, weights: NDArray[np.float64], at: tuple[float, ...]
+) -> list[float | None]:
+    """Smallest value at or below which at least the share ``at`` of the weight lies; null without weight.
+
+    Examples
+    --------
+    >>> weighted_quantiles(np.array([1.0, 2.0, 9.0]), weights=np.array([1.0, 1.0, 8.0]), at=(0.2, 0.5))
+    [2.0, 9.0]
+    """
+    order = np.argsort(values, kind="stable")
+    reached = np.cumsum(weights[order])
+    if not len(reached) or reached[-1] <= 0:
+        return [None] * len(at)
+    # A relative hair of slack: 0.2 of 10 must be met by 2, whatever the rounding of the sums.
+    targets = np.array(at) * reached[-1] * (1 - 1e-12)
+    places = np.minimum(np.searchsorted(reached, targets, side="left"), len(values) - 1)
+    return [float(value) for value in values[order][places]]
+
+
+def observed_window(jobs: pl.DataFrame) -> tuple[datetime | None, datetime | None]:
+    """First submission or start, and last end, start or submission, that the jobs table holds."""
+    times = ("submit_time", "start_time", "end_time")
+    first, last = jobs.select(
+        pl.min_horizontal(*(pl.col(name).min() for name in times)).alias("first"),
+        pl.max_horizontal(*(pl.col(name).max() for name in times)).alias("last"),
+    ).row(0)
+    return first, last
