@@ -1,1 +1,40 @@
 """Predictors of job durations that see only the past."""
+
+from predictors.backtest import BacktestResult, backtest
+from predictors.base import PREDICTORS, DurationPredictor, make_predictor, predictor
+from predictors.baselines import GlobalMedian, LastTwo, RequestedLimit, UserMedian, VcGpusMedian, VcMedian
+from predictors.boosted import Boosted
+from predictors.scores import SCORES, score_all
+from predictors.training_view import known_end, training_view
+
+#: Predictors that need nothing beyond the base install: what a backtest compares unless told otherwise.
+DEFAULT_MODELS = (
+    "global_median",
+    "requested_limit",
+    "last_two",
+    "user_median",
+    "vc_median",
+    "vc_gpus_median",
+    "boosted",
+)
+
+__all__ = [
+    "DEFAULT_MODELS",
+    "PREDICTORS",
+    "SCORES",
+    "BacktestResult",
+    "Boosted",
+    "DurationPredictor",
+    "GlobalMedian",
+    "LastTwo",
+    "RequestedLimit",
+    "UserMedian",
+    "VcGpusMedian",
+    "VcMedian",
+    "backtest",
+    "known_end",
+    "make_predictor",
+    "predictor",
+    "score_all",
+    "training_view",
+]
