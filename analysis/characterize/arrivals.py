@@ -31,7 +31,7 @@ OVER_TIME_SCHEMA: Final = {
     "gpu_hours": pl.Float64(),
 }
 #: At most this many points in a table over time.
-MAX_BINS: Final = 1500
+MAX_BINS: Final = 1000
 NICE_WIDTHS_S: Final = (
     *(1, 2, 5, 10, 30, 60, 120, 300, 600, 1800),
     *(3600, 7200, 10800, 21600, 43200, 86400, 172800, 604800, 1209600),
@@ -44,7 +44,7 @@ def bin_width(length_s: float, *, max_bins: int = MAX_BINS) -> int:
     Examples
     --------
     >>> bin_width(90 * 86400)
-    7200
+    10800
     """
     for width in NICE_WIDTHS_S:
         if length_s <= width * max_bins:

@@ -34,6 +34,7 @@ STATUS_SCHEMA: Final = {
         "the log ends."
     ),
     needs=("status",),
+    empty_means="The log does not say how jobs ended.",
 )
 def status_shares(jobs: pl.DataFrame) -> pl.DataFrame:
     """Shares of the job statuses by count and by GPU time, GPU jobs and CPU jobs apart.
@@ -48,8 +49,9 @@ def status_shares(jobs: pl.DataFrame) -> pl.DataFrame:
     DataFrame, a row per kind (gpu, cpu, unknown GPUs) and status that occurs
         kind, status, num_jobs, job_share (of the kind's jobs), gpu_hours, gpu_time_share (of the kind's GPU time; null
         if it has none), mean_duration_s, median_duration_s (null if no duration is known).
+        Empty where no status is known.
     """
-    if jobs["status"].null_count() == jobs.height:
+    if not (jobs["status"].cast(pl.String).fill_null("unknown") != "unknown").any():
         return pl.DataFrame(schema=STATUS_SCHEMA)
     groups = (
         ensure_weights(jobs)

@@ -177,7 +177,7 @@ def running_gpus(
     ----------
     jobs, attempts, window
         As in `gpu_intervals`.
-    max_bins : int, default 1500
+    max_bins : int, default 1000
         Upper bound of the number of bins.
 
     Returns

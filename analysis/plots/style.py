@@ -1,0 +1,193 @@
+"""How every figure looks: colours, axes of time and shares, and SVG or PNG bytes that are the same on every run."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Iterable
+from html import escape
+from typing import Any, Final
+
+import matplotlib as mpl
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator, PercentFormatter
+
+__all__ = [
+    "INK",
+    "PALETTE",
+    "SIZE_IN",
+    "duration_axis",
+    "duration_text",
+    "legend",
+    "line_style",
+    "new_axes",
+    "share_axis",
+    "style_axes",
+    "to_png",
+    "to_svg",
+]
+
+#: Colour of text and lines of the frame; an inline SVG turns it into the colour of the page's text.
+INK: Final = "#1b1c1d"
+#: Colours that colour-blind people tell apart, without black (ink) and yellow (too faint on white).
+#: M. Okabe and K. Ito, "Color Universal Design", 2008, https://jfly.uni-koeln.de/color/
+PALETTE: Final = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#56B4E9", "#CC79A7", "#8c8c8c")
+#: A curve differs from its neighbours by more than its colour, for print in grey.
+DASHES: Final = ("-", (0, (5, 1.5)), (0, (1.5, 1)), (0, (6, 1.5, 1, 1.5)), (0, (3, 1)), (0, (8, 2)), (0, (1, 2)))
+#: Narrow, so that a figure is legible on a telephone without zooming and in a column of print.
+SIZE_IN: Final = (5.0, 3.3)
+TEXT_PT: Final = 9
+SMALL_PT: Final = 8
+
+MINUTE, HOUR, DAY = 60.0, 3600.0, 86_400.0
+DURATION_TICKS: Final = (1, 10, MINUTE, 10 * MINUTE, HOUR, 5 * HOUR, DAY, 10 * DAY, 100 * DAY, 1000 * DAY)
+
+
+def new_axes(*, width_in: float = SIZE_IN[0], height_in: float = SIZE_IN[1]) -> Axes:
+    """Make axes on a figure of their own, without pyplot and its global state."""
+    figure = Figure(figsize=(width_in, height_in), layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure.subplots()
+
+
+def style_axes(ax: Axes, *, grid: str = "both") -> Axes:
+    """Give axes the common look; call it last, when labels and ticks are set."""
+    for side in ("top", "right"):
+        ax.spines[side].set_visible(False)
+    for spine in ax.spines.values():
+        spine.set_color(INK)
+    ax.tick_params(colors=INK, labelsize=SMALL_PT, which="both")
+    for text in (ax.xaxis.label, ax.yaxis.label):
+        text.set_color(INK)
+        text.set_fontsize(TEXT_PT)
+    ax.title.set_color(INK)
+    ax.title.set_fontsize(TEXT_PT)
+    ax.set_axisbelow(True)
+    if grid != "none":
+        ax.grid(
+            visible=True, axis="x" if grid == "x" else "y" if grid == "y" else "both", color=INK, alpha=0.15, lw=0.6
+        )
+    return ax
+
+
+def legend(ax: Axes, *, title: str = "", num_columns: int = 1, place: str = "best") -> None:
+    """Add a legend without a frame, in ink; "outside" puts it above the axes."""
+    where = {"loc": "lower left", "bbox_to_anchor": (0.0, 1.0)} if place == "outside" else {"loc": place}
+    box = ax.legend(
+        title=title or None,
+        ncols=num_columns,
+        frameon=False,
+        fontsize=SMALL_PT,
+        title_fontsize=SMALL_PT,
+        labelcolor=INK,
+        handlelength=2.2,
+        columnspacing=1.2,
+        **where,
+    )
+    box.get_title().set_color(INK)
+
+
+def line_style(index: int) -> dict[str, Any]:
+    """Colour and dashes of the curve with this number."""
+    return {"color": PALETTE[index % len(PALETTE)], "linestyle": DASHES[index % len(DASHES)], "linewidth": 1.6}
+
+
+def duration_text(seconds: float) -> str:
+    """Write a duration in the largest unit that leaves a number of at least 1.
+
+    Examples
+    --------
+    >>> [duration_text(s) for s in (0.5, 90, 5400, 200000)]
+    ['0.5 s', '1.5 min', '1.5 h', '2.31 d']
+    """
+    for size, unit in ((DAY, "d"), (HOUR, "h"), (MINUTE, "min")):
+        if abs(seconds) >= size:
+            return f"{seconds / size:.3g} {unit}" if abs(seconds) < 10 * size else f"{seconds / size:,.0f} {unit}"
+    return f"{seconds:.3g} s"
+
+
+def _short_duration(seconds: float, _place: int = 0) -> str:
+    for size, unit in ((DAY, "d"), (HOUR, "h"), (MINUTE, "min")):
+        if seconds >= size:
+            return f"{seconds / size:g} {unit}"
+    return f"{seconds:g} s"
+
+
+def duration_axis(ax: Axes, *, label: str, largest: float) -> None:
+    """Make the x axis a logarithmic one of durations from 1 s, with ticks in units that people use."""
+    ax.set_xscale("log")
+    ax.set_xlim(1.0, max(largest, 10.0))
+    ax.xaxis.set_major_locator(FixedLocator([tick for tick in DURATION_TICKS if tick <= max(largest, 10.0)]))
+    ax.xaxis.set_minor_locator(NullLocator())
+    ax.xaxis.set_major_formatter(FuncFormatter(_short_duration))
+    ax.set_xlabel(label)
+
+
+def share_axis(ax: Axes, *, label: str, axis: str = "y", largest: float | None = None) -> None:
+    """Make an axis one of shares, written in percent; ``largest`` ends it."""
+    chosen = ax.yaxis if axis == "y" else ax.xaxis
+    chosen.set_major_formatter(PercentFormatter(xmax=1.0, decimals=0))
+    if axis == "y":
+        ax.set_ylabel(label)
+        ax.set_ylim(0, largest)
+    else:
+        ax.set_xlabel(label)
+        ax.set_xlim(0, largest)
+
+
+def to_svg(figure: Figure, *, name: str, title: str = "", inline: bool = False) -> str:
+    """Draw a figure as SVG text, the same bytes on every run.
+
+    Parameters
+    ----------
+    figure : Figure
+        What to draw.
+    name : str
+        Prefix of every id in the file, so that several figures can share one page.
+    title : str
+        What a screen reader says.
+    inline : bool, default False
+        For a page: no XML header, transparent, scaled by the page, and ink drawn in the colour of the page's text, so
+        that it is legible on light and on dark. Otherwise a file of its own on white.
+    """
+    buffer = io.StringIO()
+    with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": name, "font.family": ["DejaVu Sans"]}):
+        figure.savefig(
+            buffer,
+            format="svg",
+            metadata={"Date": None, "Creator": None, "Format": None, "Type": None},
+            transparent=inline,
+            facecolor="none" if inline else "white",
+        )
+    text = buffer.getvalue()
+    label = escape(title or name, quote=True)
+    text = text[text.index("<svg") :] if inline else text
+    if inline:
+        text = re.sub(r'<svg ([^>]*?)height="[\d.]+pt"', r"<svg \1", text, count=1)
+        text = re.sub(r'<svg ([^>]*?)width="[\d.]+pt"', r"<svg \1", text, count=1)
+        text = text.replace(INK, "currentColor").replace("'DejaVu Sans'", "'DejaVu Sans', Verdana, sans-serif")
+        # A page is not XML: it needs no name spaces, and the contract is that nothing in it looks like an address.
+        text = re.sub(r' xmlns(:\w+)?="[^"]*"', "", text).replace("xlink:href", "href")
+        text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
+    text = text.replace("<svg ", f'<svg role="img" aria-label="{label}" ', 1)
+    return _prefix_ids(text, prefix=name)
+
+
+def _prefix_ids(text: str, *, prefix: str) -> str:
+    text = re.sub(r'\bid="([^"]+)"', rf'id="{prefix}-\1"', text)
+    text = re.sub(r"url\(#([^)]+)\)", rf"url(#{prefix}-\1)", text)
+    return re.sub(r'href="#([^"]+)"', rf'href="#{prefix}-\1"', text)
+
+
+def to_png(figure: Figure, *, dots_per_inch: int = 160) -> bytes:
+    """Draw a figure as PNG on white, the same bytes on every run."""
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", dpi=dots_per_inch, facecolor="white", metadata={"Software": None})
+    return buffer.getvalue()
+
+
+def unique(values: Iterable[str]) -> list[str]:
+    """Values in the order in which they first occur."""
+    return list(dict.fromkeys(values))
