@@ -4,7 +4,10 @@ from predictors.backtest import BacktestResult, backtest
 from predictors.base import PREDICTORS, DurationPredictor, make_predictor, predictor
 from predictors.baselines import GlobalMedian, LastTwo, RequestedLimit, UserMedian, VcGpusMedian, VcMedian
 from predictors.boosted import Boosted
+from predictors.boosted_lightgbm import BoostedLightgbm
+from predictors.frame import predict_frame
 from predictors.scores import SCORES, score_all
+from predictors.store import load_model, save_model
 from predictors.training_view import known_end, training_view
 
 #: Predictors that need nothing beyond the base install: what a backtest compares unless told otherwise.
@@ -24,6 +27,7 @@ __all__ = [
     "SCORES",
     "BacktestResult",
     "Boosted",
+    "BoostedLightgbm",
     "DurationPredictor",
     "GlobalMedian",
     "LastTwo",
@@ -33,8 +37,11 @@ __all__ = [
     "VcMedian",
     "backtest",
     "known_end",
+    "load_model",
     "make_predictor",
+    "predict_frame",
     "predictor",
+    "save_model",
     "score_all",
     "training_view",
 ]

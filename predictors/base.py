@@ -207,9 +207,12 @@ class DurationPredictor(BaseEstimator, ABC):  # type: ignore[misc]
     def _restore(self, state: dict[str, Any]) -> None:
         """Take back what ``_state`` gave."""
 
-    def _write_parts(self, folder: Path) -> list[str]:  # noqa: ARG002
-        """Write fitted parts that are no JSON into files; return their names."""
+    def _part_names(self) -> list[str]:
+        """Names of the files that ``_write_parts`` writes, lower-case and without folders."""
         return []
+
+    def _write_parts(self, folder: Path) -> None:
+        """Write fitted parts that are no JSON into files."""
 
     def _read_parts(self, folder: Path) -> None:
         """Take back what ``_write_parts`` wrote; the store has checked every file's checksum."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -24,6 +25,7 @@ from predictors.features import (
     fit_categories,
 )
 from predictors.history import Failures, history_features
+from predictors.skops_file import read_skops, write_skops
 
 __all__ = ["Boosted", "BoostedTrees"]
 
@@ -62,6 +64,8 @@ class BoostedTrees(DurationPredictor):
     categories_ : dict of str to dict of str to float
         Numbers of the categories of each category column.
     """
+
+    model_file: str
 
     def __init__(
         self,
@@ -132,6 +136,9 @@ class BoostedTrees(DurationPredictor):
     def _apply(self, matrix: Matrix) -> Matrix:
         """Predict log(1 + s)."""
 
+    def _part_names(self) -> list[str]:
+        return [self.model_file] if self.has_model_ else []
+
     def _state(self) -> dict[str, Any]:
         return {"features": self.features_, "categories": self.categories_, "has_model": self.has_model_}
 
@@ -148,6 +155,8 @@ class BoostedTrees(DurationPredictor):
 class Boosted(BoostedTrees):
     """scikit-learn's histogram gradient boosting with absolute loss: the default predictor."""
 
+    model_file = "model.skops"
+
     def _learn(self, matrix: Matrix, log_label: Matrix) -> None:
         self.model_ = HistGradientBoostingRegressor(
             loss="absolute_error",
@@ -160,6 +169,14 @@ class Boosted(BoostedTrees):
 
     def _apply(self, matrix: Matrix) -> Matrix:
         return np.asarray(self.model_.predict(matrix), dtype=np.float64)
+
+    def _write_parts(self, folder: Path) -> None:
+        if self.has_model_:
+            write_skops(self.model_, folder / self.model_file)
+
+    def _read_parts(self, folder: Path) -> None:
+        if self.has_model_:
+            self.model_ = read_skops(folder / self.model_file, num_features=len(self.features_))
 
 
 def _matrix(table: pl.DataFrame) -> Matrix:

@@ -175,8 +175,16 @@ def feature_table(
 
 
 def features_with_values(features: pl.DataFrame) -> list[str]:
-    """Names of columns in which at least two values (null counts as one) occur: the others tell nothing."""
-    return [name for name in features.columns if features[name].n_unique() > 1]
+    """Names of columns that can tell jobs apart: at least two values (null counts as one), and not nearly all null.
+
+    A column that one row in a thousand knows is left out: the learner looks for cuts in a sample of the rows.
+    """
+    least = features.height / 1000
+    return [
+        name
+        for name in features.columns
+        if features[name].n_unique() > 1 and features.height - features[name].null_count() >= least
+    ]
 
 
 def fit_categories(column: pl.Series, *, log_duration: pl.Series, most: int = 255) -> dict[str, float]:
