@@ -1,0 +1,158 @@
+"""The engine's picture of the nodes: free GPUs per node in buckets, and single devices where jobs share them.
+
+Nodes are numbered so that those of one *group* (same VC, GPU type and size) lie together, groups by VC, then by type in
+the order of the type's lowest node in that VC, then by size, large first. ``rank`` keeps the order of node ids. Two
+modes: without fractional jobs only counts of free GPUs are kept; with them every device has its own free milli-GPUs.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+import numpy as np
+from numba import njit
+
+from analysis.replay._bits import I64, U64, drop, make_tables, put
+
+MILLI: Final = 1000
+# Columns of ``Hardware.groups`` …
+FIRST, TYPE, SIZE, COUNT, FIRST_DEVICE = 0, 1, 2, 3, 4
+# … and of ``Hardware.counts``.
+WHOLE_NODES, FREE_GPUS = 0, 1
+
+
+class Hardware(NamedTuple):
+    """Nodes and what is free on them, as the compiled loop sees it."""
+
+    groups: I64  # [G, 5] first node, type, GPUs per node, nodes, first device
+    vc_groups: I64  # [V + 1] groups of VC v are vc_groups[v] … vc_groups[v + 1]
+    group: I64  # [N] group of a node
+    rank: I64  # [N] place of the node's id in the order of ids
+    free: I64  # [N] wholly free GPUs
+    counts: I64  # [G, 2] wholly free nodes, free GPUs
+    tab: I64  # bucket tables, one per group: nodes by free GPUs
+    bits: U64
+    room: I64  # [D] free milli-GPUs of a device; empty without fractional jobs
+    device0: I64  # [N + 1] devices of node n are device0[n] … device0[n + 1]
+    device_node: I64  # [D]
+    device_tab: I64  # bucket tables, one per group: partly used devices by room
+    device_bits: U64
+
+
+class Entries(NamedTuple):
+    """What jobs hold: (node, GPUs) without fractional jobs, (device, milli-GPUs) with them."""
+
+    item: I64
+    amount: I64
+
+
+def build_hardware(*, vc: I64, gpu_type: I64, size: I64, rank: I64, has_fractions: bool) -> tuple[Hardware, I64]:
+    """Lay out empty hardware.
+
+    Parameters
+    ----------
+    vc, gpu_type, size, rank : int64 arrays, one value per node
+        Indices of VC and type, GPUs (at least 1), and the place of the node's id in the order of ids.
+    has_fractions : bool
+        Whether devices must be told apart.
+
+    Returns
+    -------
+    hardware : Hardware
+        All free.
+    order : int64 array
+        Row of the input that each internal node is.
+    """
+    num_vcs = int(vc.max(initial=-1)) + 1
+    key = vc * (int(gpu_type.max(initial=0)) + 1) + gpu_type
+    lowest = np.full(int(key.max(initial=-1)) + 1, np.iinfo(np.int64).max)
+    np.minimum.at(lowest, key, rank)
+    order = np.lexsort((rank, -size, lowest[key], vc)).astype(np.int64)
+    vc, gpu_type, size, rank = vc[order], gpu_type[order], size[order], rank[order]
+    changes = (np.diff(vc) != 0) | (np.diff(gpu_type) != 0) | (np.diff(size) != 0)
+    first = np.concatenate([[0], np.flatnonzero(changes) + 1]).astype(np.int64)
+    count = np.diff(np.append(first, len(vc)))
+    device0 = np.concatenate([[0], np.cumsum(size)]).astype(np.int64)
+    groups = np.stack([first, gpu_type[first], size[first], count, device0[first]], axis=1)
+    tab, bits = make_tables(count.tolist(), (size[first] + 1).tolist())
+    device_tab, device_bits = make_tables(
+        (count * size[first]).tolist() if has_fractions else [], [MILLI] * len(first) if has_fractions else []
+    )
+    hardware = Hardware(
+        groups=np.ascontiguousarray(groups),
+        vc_groups=np.searchsorted(vc[first], np.arange(num_vcs + 1)).astype(np.int64),
+        group=np.repeat(np.arange(len(first), dtype=np.int64), count),
+        rank=rank,
+        free=size.copy(),
+        counts=np.stack([count, count * size[first]], axis=1),
+        tab=tab,
+        bits=bits,
+        room=np.full(int(device0[-1]) if has_fractions else 0, MILLI, dtype=np.int64),
+        device0=device0,
+        device_node=np.repeat(np.arange(len(vc), dtype=np.int64), size) if has_fractions else np.zeros(0, np.int64),
+        device_tab=device_tab,
+        device_bits=device_bits,
+    )
+    _fill(hardware)
+    return hardware, order
+
+
+@njit(cache=True)
+def _fill(hw: Hardware) -> None:
+    for n in range(len(hw.free)):
+        g = hw.group[n]
+        put(hw.tab, hw.bits, g, hw.free[n], n - hw.groups[g, FIRST])
+
+
+@njit(cache=True)
+def set_free(hw: Hardware, node: int, now: int) -> None:
+    """Change a node's number of wholly free GPUs."""
+    g = hw.group[node]
+    item = node - hw.groups[g, FIRST]
+    size = hw.groups[g, SIZE]
+    before = hw.free[node]
+    drop(hw.tab, hw.bits, g, before, item)
+    put(hw.tab, hw.bits, g, now, item)
+    hw.counts[g, WHOLE_NODES] += (now == size) - (before == size)
+    hw.counts[g, FREE_GPUS] += now - before
+    hw.free[node] = now
+
+
+@njit(cache=True)
+def set_room(hw: Hardware, device: int, now: int) -> None:
+    """Change a device's free milli-GPUs, and its node's count of wholly free GPUs with it."""
+    node = hw.device_node[device]
+    g = hw.group[node]
+    item = device - hw.groups[g, FIRST_DEVICE]
+    before = hw.room[device]
+    if 0 < before < MILLI:
+        drop(hw.device_tab, hw.device_bits, g, before, item)
+    if 0 < now < MILLI:
+        put(hw.device_tab, hw.device_bits, g, now, item)
+    hw.room[device] = now
+    step = (now == MILLI) - (before == MILLI)
+    if step != 0:
+        set_free(hw, node, hw.free[node] + step)
+
+
+@njit(cache=True)
+def add(hw: Hardware, item: int, amount: int) -> None:
+    """Give back (amount > 0) or take again (amount < 0) what an entry says."""
+    if len(hw.room) == 0:
+        set_free(hw, item, hw.free[item] + amount)
+    else:
+        set_room(hw, item, hw.room[item] + amount)
+
+
+@njit(cache=True)
+def release(hw: Hardware, held: Entries, start: int, stop: int) -> None:
+    """Give back all that the entries from ``start`` to ``stop`` hold."""
+    for e in range(start, stop):
+        add(hw, held.item[e], held.amount[e])
+
+
+@njit(cache=True)
+def retake(hw: Hardware, held: Entries, start: int, stop: int) -> None:
+    """Undo ``release``."""
+    for e in range(start, stop):
+        add(hw, held.item[e], -held.amount[e])

@@ -1,0 +1,113 @@
+"""Waiting jobs as heaps of ranks, and running jobs as a heap of end times."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from numba import njit
+
+from analysis.replay._bits import I64
+
+I32 = npt.NDArray[np.int32]
+
+
+class Queues(NamedTuple):
+    """Heaps of waiting jobs: one per VC where the head blocks, else one per class (and GPU type, if it matters).
+
+    A job has ``num_slots`` places in line, one per type that it may be ordered by; place ``s`` of job ``j`` is number
+    ``j * num_slots + s`` and has a rank (-1: no such place). Heaps hold ranks.
+    """
+
+    num_slots: int
+    rank: I32  # [n * num_slots]
+    place_at: I32  # [n * num_slots] place by rank
+    queue: I32  # [n * num_slots] queue of a place
+    heap: I32  # all heaps behind each other …
+    first: I64  # [Q] … queue q begins here …
+    length: I64  # [Q] … and has so many
+    fresh: I64  # [Q] 1: somebody came since the last pass
+    vc_queues: I64  # [V + 1] queues of VC v are vc_queues[v] … vc_queues[v + 1]
+    types: I64  # [Q] GPU types that the queue stands for, a bit each
+    blocked: I64  # [V] rank of the head that did not fit at the last pass, -1 if none
+
+
+class Ends(NamedTuple):
+    """Running jobs by end time: a binary heap."""
+
+    time: I64
+    job: I32
+
+
+@njit(cache=True)
+def push(q: Queues, queue: int, rank: int) -> None:
+    """Put a rank into a queue."""
+    heap, first = q.heap, q.first[queue]
+    i = q.length[queue]
+    q.length[queue] = i + 1
+    while i > 0:
+        up = (i - 1) >> 1
+        above = heap[first + up]
+        if above <= rank:
+            break
+        heap[first + i] = above
+        i = up
+    heap[first + i] = rank
+
+
+@njit(cache=True)
+def pop(q: Queues, queue: int) -> None:
+    """Take the lowest rank out of a queue."""
+    heap, first = q.heap, q.first[queue]
+    n = q.length[queue] - 1
+    q.length[queue] = n
+    last = heap[first + n]
+    i = 0
+    while True:
+        down = 2 * i + 1
+        if down >= n:
+            break
+        if down + 1 < n and heap[first + down + 1] < heap[first + down]:
+            down += 1
+        if heap[first + down] >= last:
+            break
+        heap[first + i] = heap[first + down]
+        i = down
+    heap[first + i] = last
+
+
+@njit(cache=True)
+def push_end(ends: Ends, n: int, time: int, job: int) -> None:
+    """Add a running job to a heap of ``n``."""
+    times, jobs = ends.time, ends.job
+    i = n
+    while i > 0:
+        up = (i - 1) >> 1
+        if times[up] <= time:
+            break
+        times[i], jobs[i] = times[up], jobs[up]
+        i = up
+    times[i], jobs[i] = time, job
+
+
+@njit(cache=True)
+def pop_end(ends: Ends, n: int) -> int:
+    """Take the job that ends first out of a heap of ``n``."""
+    times, jobs = ends.time, ends.job
+    job = jobs[0]
+    n -= 1
+    time, last = times[n], jobs[n]
+    i = 0
+    while True:
+        down = 2 * i + 1
+        if down >= n:
+            break
+        if down + 1 < n and times[down + 1] < times[down]:
+            down += 1
+        if times[down] >= time:
+            break
+        times[i], jobs[i] = times[down], jobs[down]
+        i = down
+    times[i], jobs[i] = time, last
+    return job

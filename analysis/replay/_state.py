@@ -1,0 +1,74 @@
+"""What the event loop reads and changes, and how a job starts."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+import numpy as np
+from numba import njit
+
+from analysis.replay._bits import I64
+from analysis.replay._hardware import Entries, Hardware
+from analysis.replay._place import NOWHERE, place, type_of
+from analysis.replay._queues import Ends, Queues, push_end
+
+NEVER: Final = np.iinfo(np.int64).max
+# Columns of ``Log.counters``.
+RUNNING, WAITING, MOST_WAITING = 0, 1, 2
+
+
+class Work(NamedTuple):
+    """The jobs, in the order (submit_time, job_id)."""
+
+    submit: I64  # [n] microseconds from the first submission
+    job_class: I64  # [n]
+    run: I64  # [n, K] microseconds on the types of speed column k
+    column: I64  # [T] speed column of a type
+    classes: I64  # [C, 6] see _place
+    first_entry: I64  # [n + 1] room for what each job may hold
+
+
+class Log(NamedTuple):
+    """What happened."""
+
+    start: I64  # [n] microseconds, -1 = never
+    end: I64  # [n]
+    stop_entry: I64  # [n] entry after a job's last
+    held: Entries
+    scratch: Entries
+    counters: I64
+
+
+class Reservations(NamedTuple):
+    """placeholder"""
+
+    x: I64
+
+
+class State(NamedTuple):
+    """Everything that the loop changes or reads."""
+
+    hw: Hardware
+    work: Work
+    queues: Queues
+    reservations: Reservations
+    ends: Ends
+    log: Log
+
+
+@njit(cache=True)
+def start(s: State, job: int, types: int, now: int) -> bool:
+    """Place a job and let it run; False, and nothing happens, if it does not fit."""
+    row = s.work.classes[s.work.job_class[job]]
+    at = s.work.first_entry[job]
+    stop = place(s.hw, row, types, s.log.held, at)
+    if stop == NOWHERE:
+        return False
+    end = now + s.work.run[job, s.work.column[type_of(s.hw, s.log.held.item[at])]]
+    s.log.start[job] = now
+    s.log.end[job] = end
+    s.log.stop_entry[job] = stop
+    push_end(s.ends, s.log.counters[RUNNING], end, job)
+    s.log.counters[RUNNING] += 1
+    s.log.counters[WAITING] -= 1
+    return True

@@ -1,0 +1,229 @@
+"""Replay a job log: under a policy, on a cluster, exactly."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+
+from analysis.errors import UnknownNameError
+from analysis.replay import _loop, _state
+from analysis.replay._bits import I64
+from analysis.replay._easy import make_reservations
+from analysis.replay._hardware import Entries
+from analysis.replay._jobs import US, check_predicted
+from analysis.replay._order import make_queues
+from analysis.replay._prepare import EXCEEDS_CAPACITY, NO_REASON, REASONS, Prepared, prepare
+from analysis.replay._queues import Ends
+from analysis.replay.cluster import Cluster
+from analysis.replay.placement import PLACEMENTS
+from analysis.replay.policies import POLICIES, Policy
+from analysis.replay.result import SCHEDULE, STATES, ReplayResult
+
+__all__ = ["replay"]
+
+KINDS: Final = {"strict": _loop.STRICT, "skip": _loop.SKIP, "fastest": _loop.SKIP, "easy": _loop.EASY}
+
+
+def replay(
+    jobs: pl.DataFrame,
+    *,
+    cluster: Cluster,
+    policy: str = "fifo",
+    predicted: str | None = None,
+    placement: str = "consolidate",
+    use_vcs: bool = True,
+) -> ReplayResult:
+    """Replay GPU jobs under a policy.
+
+    Event-driven on integer microseconds and milli-GPUs. At one instant all ends come first, then all arrivals, then one
+    scheduling pass in every VC where something happened; ends that fall on the same instant (jobs of length 0) are
+    followed by another pass. Ties are broken by (submit_time, job_id). A job keeps its GPUs, all of one type, from its
+    start for duration x speed(type in the log) / speed(type here), in whole microseconds; the log's unknown type counts
+    as a V100, and on a node of unknown type a job runs as long as in the log.
+
+    Under EASY backfill the head of a VC's queue gets a reservation: the shadow time is the earliest instant at which it
+    fits, if running jobs end as predicted (one that should have ended already counts as ending 1 us from now), and
+    its GPUs are those where it would be placed then. Later jobs, in order, start if they fit now and either end by the
+    shadow time (as predicted) where best fit puts them, or fit with the reserved share of the reserved nodes hidden: of
+    a node that has f GPUs free at the shadow time and r of them reserved, at most f - r. Each pass works it out anew.
+
+    Parameters
+    ----------
+    jobs : DataFrame, one row per job
+        A jobs table, rows in any order. Needs job_id, submit_time, num_gpus, duration_s; reads vc, gpu_type,
+        allowed_gpu_types, num_tasks, is_single_node and censoring where they are there. CPU jobs (0 GPUs) are left out
+        and counted. Censored jobs run for their lower bound and are counted.
+    cluster : Cluster
+        Where. If its nodes have VCs, a job only uses nodes of its own VC.
+    policy : str, default "fifo"
+        A name from ``POLICIES``.
+    predicted : str, optional
+        Column of ``jobs`` with predicted durations [s], which order the queue and give predicted ends; run times are
+        always the true ones. By default the true durations.
+    placement : str, default "consolidate"
+        A name from ``PLACEMENTS``.
+    use_vcs : bool, default True
+        False: every job may use every node.
+
+    Returns
+    -------
+    ReplayResult
+        With a row per GPU job in ``schedule``; a job that cannot run is ``rejected`` there: ``unknown_gpus``,
+        ``unknown_duration``, or ``exceeds_capacity`` (it would not fit on its VC's empty nodes of an allowed type, or
+        its VC has none).
+
+    Raises
+    ------
+    UnknownNameError
+        If the policy, the placement or the column of predictions does not exist.
+    NoTimelineError
+        If a GPU job has no submission time.
+    SchemaError
+        If a column is missing or holds impossible values.
+
+    Examples
+    --------
+    Four GPUs; a takes 2 of them until 10 s, b needs all, c would have fitted beside a but waits its turn.
+
+    >>> from datetime import datetime
+    >>> t = datetime(2024, 1, 1)
+    >>> jobs = pl.DataFrame(
+    ...     {"job_id": ["a", "b", "c"], "submit_time": [t] * 3, "num_gpus": [2, 4, 2], "duration_s": [10, 5, 3]}
+    ... )
+    >>> result = replay(jobs, cluster=Cluster.uniform(num_nodes=1, num_gpus=4), policy="fifo")
+    >>> result.schedule["start_s"].to_list()
+    [0.0, 10.0, 15.0]
+    """
+    if policy not in POLICIES:
+        hint = "Register your own with @policy before the replay."
+        raise UnknownNameError(kind="scheduling policy", found=policy, known=POLICIES, hint=hint)
+    if placement not in PLACEMENTS:
+        raise UnknownNameError(kind="placement", found=placement, known=PLACEMENTS)
+    check_predicted(jobs, predicted)
+    chosen = POLICIES[policy]
+    columns = sorted(chosen.needs - {"predicted_duration_s"})
+    prepared = prepare(jobs, cluster=cluster, predicted=predicted, use_vcs=use_vcs, columns=columns)
+    log = run_loop(chosen, prepared)
+    counts: dict[str, float | int | None] = {
+        "max_queue_length": int(log.counters[_state.MOST_WAITING]),
+        "offered_load": _offered_load(prepared, cluster),
+        "num_cpu_jobs_left_out": prepared.num_cpu_jobs,
+        "num_censored": int((prepared.reason > EXCEEDS_CAPACITY).sum()),
+    }
+    return ReplayResult(
+        schedule=_schedule(prepared, log),
+        policy=policy,
+        placement=placement,
+        predicted=predicted,
+        cluster=cluster,
+        notes=tuple(prepared.notes),
+        jobs=prepared.jobs.select("submit_time", "num_gpus", "duration_s"),
+        counts=counts,
+    )
+
+
+def run_loop(policy: Policy, prepared: Prepared) -> _state.Log:
+    """Run the compiled event loop over prepared arrays and return what happened."""
+    n = len(prepared.accepted)
+    num_entries = int(prepared.first_entry[-1])
+    most = int(np.diff(prepared.first_entry).max(initial=0)) + 1
+    log = _state.Log(
+        start=np.full(n, -1, dtype=np.int64),
+        end=np.full(n, -1, dtype=np.int64),
+        stop_entry=prepared.first_entry[:-1].copy(),
+        held=Entries(np.empty(num_entries, dtype=np.int64), np.empty(num_entries, dtype=np.int64)),
+        scratch=Entries(np.empty(most, dtype=np.int64), np.empty(most, dtype=np.int64)),
+        counters=np.zeros(3, dtype=np.int64),
+    )
+    if n == 0:
+        return log
+    work = _state.Work(
+        submit=prepared.submit,
+        job_class=prepared.job_class,
+        run=prepared.run,
+        column=prepared.column,
+        classes=prepared.classes,
+        first_entry=prepared.first_entry,
+    )
+    queues = make_queues(policy, prepared)
+    reservations = make_reservations(prepared, queues, active=policy.trait == "easy")
+    ends = Ends(np.empty(n, dtype=np.int64), np.empty(n, dtype=np.int32))
+    state = _state.State(prepared.hw, work, queues, reservations, ends, log)
+    _loop.run(state, KINDS[policy.trait])
+    return log
+
+
+def _offered_load(prepared: Prepared, cluster: Cluster) -> float | None:
+    """GPU time submitted over GPU time there from the first to the last submission, both at reference speed."""
+    if len(prepared.accepted) < 2:
+        return None
+    window = float(prepared.submit[-1] - prepared.submit[0]) / US
+    gpus = prepared.jobs["num_gpus"].to_numpy()[prepared.accepted]
+    hw = prepared.hw
+    names = [prepared.gpu_types[t] for t in hw.groups[:, 1]]
+    speed = np.array([cluster.speed_of(name) or 1.0 for name in names])
+    k = prepared.column[hw.groups[0, 1]]
+    work = float((gpus * prepared.run[:, k]).sum()) / US * speed[0]
+    capacity = float((hw.groups[:, 2] * hw.groups[:, 3] * speed).sum())
+    return work / (capacity * window) if window > 0 else None
+
+
+def _schedule(prepared: Prepared, log: _state.Log) -> pl.DataFrame:
+    accepted, height = prepared.accepted, prepared.jobs.height
+    started = np.zeros(height, dtype=bool)
+    started[accepted] = log.start >= 0
+    first = prepared.jobs["submit_time"].dt.cast_time_unit("us").to_physical().min()
+    state = np.where(started, 0, 2)
+    nodes, gpu_type = _places(prepared, log, height)
+    known = pl.Series([*REASONS, None], dtype=pl.String)
+    columns = {"job_id": prepared.jobs["job_id"]}
+    for name, values in (("start", log.start), ("end", log.end)):
+        time = pl.Series(_spread(values, accepted, height)).set(~pl.Series(started), None)
+        columns[f"{name}_time"] = (time + (first or 0)).cast(SCHEDULE[f"{name}_time"])
+        columns[f"{name}_s"] = time / US
+    reason = known.gather(np.where(prepared.reason == NO_REASON, len(REASONS), prepared.reason))
+    table = pl.DataFrame(columns).with_columns(
+        nodes=nodes,
+        gpu_type=gpu_type,
+        num_preemptions=pl.lit(0, dtype=pl.Int64),
+        wasted_gpu_s=pl.lit(0.0),
+        state=pl.Series(STATES, dtype=pl.Enum(STATES)).gather(state),
+        reason=reason,
+    )
+    return table.select(pl.col(name).cast(dtype) for name, dtype in SCHEDULE.items())
+
+
+def _spread(values: I64, accepted: I64, height: int) -> I64:
+    if len(accepted) == height:
+        return values
+    full = np.full(height, -1, dtype=np.int64)
+    full[accepted] = values
+    return full
+
+
+def _places(prepared: Prepared, log: _state.Log, height: int) -> tuple[pl.Series, pl.Series]:
+    """Node ids, in their order and each once, and GPU type of every job."""
+    hw, first = prepared.hw, prepared.first_entry[:-1]
+    length = log.stop_entry - first
+    ends = np.cumsum(length)
+    entries = np.arange(ends[-1] if len(ends) else 0) + np.repeat(first - (ends - length), length)
+    item = log.held.item[entries]
+    node = hw.device_node[item] if len(hw.room) else item
+    if np.any(length > 1):
+        job = np.repeat(np.arange(len(length)), length)
+        order = np.lexsort((hw.rank[node], job))
+        node, job = node[order], job[order]
+        keep = np.append(True, (np.diff(node) != 0) | (np.diff(job) != 0))
+        node, length = node[keep], np.bincount(job[keep], minlength=len(length))
+    lengths = np.zeros(height, dtype=np.int64)
+    lengths[prepared.accepted] = length
+    offsets = np.concatenate([[0], np.cumsum(lengths)])
+    ids = prepared.node_ids.to_arrow().take(pa.array(node))
+    lists = pa.LargeListArray.from_arrays(pa.array(offsets), ids, mask=pa.array(lengths == 0))
+    types = np.full(height, len(prepared.gpu_types), dtype=np.int64)
+    types[lengths > 0] = hw.groups[hw.group[node[offsets[:-1][lengths > 0]]], 1]
+    names = pl.Series([*prepared.gpu_types, None], dtype=pl.String)
+    return pl.Series(lists, dtype=pl.List(pl.String)), names.gather(types)

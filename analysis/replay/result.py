@@ -1,0 +1,139 @@
+"""What a replay gives back: the schedule and its metrics."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import polars as pl
+
+from analysis import metrics as m
+from analysis.replay.cluster import Cluster
+
+__all__ = ["SCHEDULE", "ReplayResult"]
+
+STATES: Final = ("finished", "unfinished", "rejected")
+TIME: Final = pl.Datetime("us", "UTC")
+QUANTILES: Final = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
+
+#: Columns of a schedule, one row per GPU job, sorted by (submit_time, job_id).
+SCHEDULE: Final[dict[str, pl.DataType]] = {
+    "job_id": pl.String(),
+    "start_time": TIME,  # null = did not start
+    "end_time": TIME,
+    "nodes": pl.List(pl.String()),  # in the order of node ids
+    "gpu_type": pl.String(),  # type it ran on in the replay; null = the cluster does not say
+    "num_preemptions": pl.Int64(),
+    "wasted_gpu_s": pl.Float64(),  # GPU time of work that was lost
+    "state": pl.Enum(STATES),
+    "reason": pl.String(),  # why it was rejected, or right_censored, left_censored: ran for a lower bound
+    "start_s": pl.Float64(),  # seconds from the first submission of a GPU job
+    "end_s": pl.Float64(),
+}
+
+
+@dataclass(frozen=True)
+class ReplayResult:
+    """One replay.
+
+    Attributes
+    ----------
+    schedule : DataFrame, one row per GPU job
+        As ``SCHEDULE`` says.
+    policy, placement : str
+        Names.
+    predicted : str or None
+        Column of predicted durations; None = the true ones.
+    cluster : Cluster
+        What it ran on.
+    notes : tuple of str
+        What was assumed, in sentences; the cluster's notes first.
+    jobs : DataFrame, one row per row of ``schedule``
+        submit_time, num_gpus, duration_s (of the log).
+    counts : dict of str to int or float or None
+        What only the event loop saw: max_queue_length; and num_cpu_jobs_left_out, num_censored, offered_load.
+    """
+
+    schedule: pl.DataFrame
+    policy: str
+    placement: str
+    predicted: str | None
+    cluster: Cluster
+    notes: tuple[str, ...]
+    jobs: pl.DataFrame
+    counts: dict[str, float | int | None]
+
+    def job_metrics(self) -> pl.DataFrame:
+        """Metrics of every finished job.
+
+        Returns
+        -------
+        DataFrame, one row per finished job
+            job_id, num_gpus, submit_time, start_time, end_time, duration_s (in the log), run_s (in the replay), jct_s,
+            queueing_delay_s, bounded_slowdown (JCT over the log's duration, so that it means the same on any hardware).
+        """
+        done = pl.concat([self.schedule.select("job_id", "start_time", "end_time", "state"), self.jobs], how="horizontal")
+        return (
+            done.filter(pl.col("state") == "finished")
+            .drop("state")
+            .with_columns(m.jct_s(), m.queueing_delay_s(), m.span_s().alias("run_s"))
+            .with_columns(m.bounded_slowdown())
+        )
+
+    def metrics(self) -> dict[str, str | float | int | None]:
+        """Metrics of the replay, one value each.
+
+        Returns
+        -------
+        dict
+            policy, placement, predictor (column name; null = true durations), num_finished, num_unfinished,
+            num_rejected; mean, p50, p95, p99 and max (as ``mean_jct_s`` …; quantiles interpolate linearly) of jct_s,
+            queueing_delay_s and bounded_slowdown over the finished jobs; makespan_s; gpu_allocation: GPU-seconds used
+            over capacity times makespan; gpu_allocation_steady: the same from the first to the last submission, without
+            the drain; num_preemptions, wasted_gpu_s; max_queue_length: most jobs waiting after a pass; offered_load:
+            GPU-seconds submitted, at reference speed, over what the cluster could do from the first to the last
+            submission; num_cpu_jobs_left_out; num_censored: jobs that ran for a lower bound. Null where nothing is
+            there to count, as the means when no job finished.
+        """
+        done = self.job_metrics()
+        state = self.schedule["state"]
+        row: dict[str, str | float | int | None] = {
+            "policy": self.policy,
+            "placement": self.placement,
+            "predictor": self.predicted,
+            "num_finished": done.height,
+            "num_unfinished": int((state == "unfinished").sum()),
+            "num_rejected": int((state == "rejected").sum()),
+        }
+        for name in ("jct_s", "queueing_delay_s", "bounded_slowdown"):
+            row |= _summary(done[name], name)
+        makespan = done.select(m.makespan_s()).item() if done.height else None
+        row["makespan_s"] = makespan
+        row["gpu_allocation"] = _allocation(done, self.cluster.num_gpus, until=done["end_time"].max())
+        row["gpu_allocation_steady"] = _allocation(done, self.cluster.num_gpus, until=self.jobs["submit_time"].max())
+        row["num_preemptions"] = int(self.schedule["num_preemptions"].sum())
+        row["wasted_gpu_s"] = float(self.schedule["wasted_gpu_s"].sum())
+        return row | self.counts
+
+
+def _summary(values: pl.Series, name: str) -> dict[str, float | None]:
+    quantiles = {key: values.quantile(q, interpolation="linear") for key, q in QUANTILES.items()}
+    found = {"mean": values.mean(), **quantiles, "max": values.max()}
+    return {f"{key}_{name}": None if value is None else float(value) for key, value in found.items()}  # type: ignore[arg-type]
+
+
+def _allocation(done: pl.DataFrame, num_gpus: int, *, until: object) -> float | None:
+    if not done.height or until is None:
+        return None
+    first = done["submit_time"].min()
+    inside = done.select(
+        used=(pl.col("num_gpus") * _seconds(pl.col("end_time").clip(upper_bound=until) - pl.col("start_time"))
+              .clip(lower_bound=0)).sum(),
+        window=_seconds(pl.lit(until) - pl.lit(first)).first(),
+    ).row(0)
+    used, window = inside
+    return float(used / (num_gpus * window)) if window > 0 else None
+
+
+def _seconds(span: pl.Expr) -> pl.Expr:
+    return span.dt.total_microseconds() / m.US_PER_S
