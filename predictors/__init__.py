@@ -7,6 +7,7 @@ from predictors.boosted import Boosted
 from predictors.boosted_lightgbm import BoostedLightgbm
 from predictors.frame import predict_frame
 from predictors.scores import SCORES, score_all
+from predictors.split_study import compare_splits
 from predictors.store import load_model, save_model
 from predictors.training_view import known_end, training_view
 
@@ -36,6 +37,7 @@ __all__ = [
     "VcGpusMedian",
     "VcMedian",
     "backtest",
+    "compare_splits",
     "known_end",
     "load_model",
     "make_predictor",

@@ -112,9 +112,9 @@ def backtest(
     UnknownNameError
         If a model does not exist.
     """
-    named = _named(models, time_zone=time_zone, random_state=random_state)
+    named = named_models(models, time_zone=time_zone, random_state=random_state)
     notes: list[str] = []
-    log = _usable(as_jobs(jobs), notes, gpu_jobs_only=gpu_jobs_only)
+    log = usable_jobs(as_jobs(jobs), notes, gpu_jobs_only=gpu_jobs_only)
     cutoff, test = _split(log, split, notes)
     view = training_view(log, cutoff=cutoff)
     is_proxy = bool(known_end(log)["end_is_proxy"].any())
@@ -138,7 +138,8 @@ def backtest(
     return BacktestResult(scores=scores, predictions=predictions, cutoff=cutoff, end_is_proxy=is_proxy, notes=notes)
 
 
-def _named(models: Models, *, time_zone: str, random_state: int) -> dict[str, DurationPredictor]:
+def named_models(models: Models, *, time_zone: str, random_state: int) -> dict[str, DurationPredictor]:
+    """Make unfitted predictors of what was asked for; predictors that were given are cloned."""
     if isinstance(models, str) or not models:
         msg = f"backtest: models is {models!r}; expected a list of names or predictors, at least one."
         raise UsageError(msg)
@@ -164,7 +165,8 @@ def _ready(model: str | DurationPredictor, shared: dict[str, Any]) -> DurationPr
     return made.set_params(**{name: value for name, value in shared.items() if name in known})  # type: ignore[no-any-return]
 
 
-def _usable(log: pl.DataFrame, notes: list[str], *, gpu_jobs_only: bool) -> pl.DataFrame:
+def usable_jobs(log: pl.DataFrame, notes: list[str], *, gpu_jobs_only: bool) -> pl.DataFrame:
+    """Sort the jobs that a backtest can use; say in ``notes`` how many were left out and why."""
     kept = log.filter(pl.col("submit_time").is_not_null())
     if kept.height < log.height:
         notes.append(f"{log.height - kept.height} jobs without a submission time were left out.")

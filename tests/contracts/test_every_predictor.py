@@ -1,0 +1,271 @@
+"""What every registered predictor must do; a new one is tested as soon as it is registered."""
+
+from __future__ import annotations
+
+import hashlib
+from datetime import UTC, datetime, timedelta
+
+import numpy as np
+import polars as pl
+import pytest
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+
+from analysis.errors import HindcastError
+from predictors import PREDICTORS, load_model, make_predictor, save_model, training_view
+
+START = datetime(2024, 3, 1, tzinfo=UTC)
+OUTCOMES = (
+    "start_time",
+    "end_time",
+    "duration_s",
+    "queueing_delay_s",
+    "status",
+    "status_raw",
+    "num_attempts",
+    "gpu_type",
+    "censoring",
+    "flags",
+    "extra",
+)
+
+
+def make_log(*, num_jobs: int = 400, seed: int = 0) -> pl.DataFrame:
+    """A month of jobs of users who repeat themselves, some broken, with waits."""
+    rng = np.random.default_rng(seed)
+    submit = np.sort(rng.integers(0, 30 * 86_400, num_jobs))
+    user = rng.integers(0, 12, num_jobs)
+    family = rng.integers(0, 3, num_jobs)
+    wait = rng.exponential(900, num_jobs).astype(int)
+    broke = rng.random(num_jobs) < 0.2
+    duration = np.round(np.exp(4 + user / 3 + family + rng.normal(0, 0.5, num_jobs)) * np.where(broke, 0.1, 1))
+    times = [START + timedelta(seconds=int(s)) for s in submit]
+    starts = [t + timedelta(seconds=int(w)) for t, w in zip(times, wait, strict=True)]
+    ends = [t + timedelta(seconds=float(d)) for t, d in zip(starts, duration, strict=True)]
+    columns = {
+        "job_id": [str(i) for i in range(num_jobs)],
+        "user": [f"user{u}" for u in user],
+        "vc": [f"vc{u % 4}" for u in user],
+        "job_name": [f"train{f}x-{i:09d}" for i, f in enumerate(family)],
+        "submit_time": times,
+        "start_time": starts,
+        "end_time": ends,
+        "num_gpus": rng.choice([1.0, 2.0, 8.0], num_jobs),
+        "num_cpus": rng.choice([4.0, 8.0], num_jobs),
+        "time_limit_s": np.where(rng.random(num_jobs) < 0.7, 86_400.0, np.nan),
+        "status": np.where(broke, "failed", "completed"),
+        "duration_s": duration,
+    }
+    table = pl.DataFrame(columns, strict=False).with_columns(pl.col("time_limit_s").fill_nan(None))
+    return table
+
+
+LOG = make_log()
+CUTOFF = LOG["submit_time"][240]
+TRAIN = training_view(LOG, cutoff=CUTOFF)
+TEST = LOG.filter(pl.col("submit_time") >= CUTOFF)
+
+
+def make(name: str):
+    """A predictor with few trees: the contract is about behaviour, not accuracy."""
+    if name == "boosted_lightgbm":
+        pytest.importorskip("lightgbm")
+    model = make_predictor(name)
+    few = {"num_trees": 15}
+    return model.set_params(**{k: v for k, v in few.items() if k in model.get_params()})
+
+
+@pytest.fixture(scope="module", params=sorted(PREDICTORS))
+def name(request):
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def fitted(name):
+    return make(name).fit(TRAIN)
+
+
+def test_clone_and_parameters(name):
+    model = make(name)
+    before = dict(model.get_params())
+    assert clone(model).get_params() == before
+    assert model.fit(TRAIN) is model
+    assert model.get_params() == before
+    with pytest.raises(NotFittedError):
+        clone(model).predict(TEST)
+
+
+def test_one_positive_finite_number_per_row_in_row_order(fitted):
+    predicted = fitted.predict(TEST, history=LOG)
+    assert predicted.dtype == np.float64
+    assert predicted.shape == (TEST.height,)
+    assert np.isfinite(predicted).all()
+    assert (predicted > 0).all()
+    order = np.random.default_rng(1).permutation(TEST.height)
+    assert np.array_equal(fitted.predict(TEST[order], history=LOG), predicted[order])
+    assert np.array_equal(fitted.predict(TEST[17:18], history=LOG), predicted[17:18])
+    assert fitted.predict(TEST.head(0)).shape == (0,)
+
+
+@pytest.mark.parametrize("column", [*OUTCOMES, "all"])
+def test_what_is_known_only_later_is_not_read(fitted, column):
+    names = [c for c in (OUTCOMES if column == "all" else (column,)) if c in TEST.columns]
+    assert np.array_equal(fitted.predict(TEST.drop(names), history=LOG), fitted.predict(TEST, history=LOG))
+    nulls = TEST.with_columns(pl.lit(None, dtype=TEST.schema[c]).alias(c) for c in names)
+    assert np.array_equal(fitted.predict(nulls, history=LOG), fitted.predict(TEST, history=LOG))
+
+
+def change_later(log: pl.DataFrame, *, at: datetime) -> pl.DataFrame:
+    """Other labels for all jobs that had not ended at an instant."""
+    later = pl.col("end_time") >= at
+    return log.with_columns(
+        duration_s=pl.when(later).then(pl.col("duration_s") * 37 + 5).otherwise("duration_s"),
+        status=pl.when(later).then(pl.lit("failed")).otherwise("status"),
+        end_time=pl.when(later).then(pl.lit(at) + pl.duration(days=3)).otherwise("end_time"),
+    )
+
+
+@pytest.mark.parametrize("row", [0, 40, 159])
+def test_labels_of_jobs_not_yet_ended_change_nothing(fitted, row):
+    job = TEST[row : row + 1]
+    at = job["submit_time"][0]
+    expected = fitted.predict(job, history=LOG)
+    assert np.array_equal(fitted.predict(job, history=change_later(LOG, at=at)), expected)
+    # As if the log had been cut off there: the future neither added nor taken away matters.
+    assert np.array_equal(fitted.predict(job, history=LOG.filter(pl.col("end_time") < at)), expected)
+    future = LOG.with_columns(
+        job_id="future" + pl.col("job_id"), submit_time=pl.lit(at), start_time=pl.lit(at), end_time=pl.lit(at)
+    )
+    assert np.array_equal(fitted.predict(job, history=pl.concat([LOG, future])), expected)
+
+
+def test_labels_after_the_cutoff_do_not_teach(name):
+    changed = training_view(change_later(LOG, at=CUTOFF), cutoff=CUTOFF)
+    expected = make(name).fit(TRAIN).predict(TEST, history=LOG)
+    assert np.array_equal(make(name).fit(changed).predict(TEST, history=LOG), expected)
+
+
+def test_a_job_is_not_in_its_own_past_even_if_its_clock_runs_backwards(fitted):
+    log = LOG.with_columns(end_time=pl.col("submit_time") - pl.duration(hours=1))
+    job = log[200:201]
+    others = log.with_columns(
+        duration_s=pl.when(pl.col("job_id") == job["job_id"][0]).then(9e6).otherwise("duration_s")
+    )
+    assert np.array_equal(fitted.predict(job, history=others), fitted.predict(job, history=log))
+
+
+def test_row_order_and_repetition_change_nothing(name, fitted, tmp_path):
+    shuffled = TRAIN.sample(fraction=1, shuffle=True, seed=3)
+    again = make(name).fit(shuffled)
+    log = LOG.sample(fraction=1, shuffle=True, seed=4)
+    assert np.array_equal(again.predict(TEST, history=log), fitted.predict(TEST, history=LOG))
+    one, two = (save_model(model, tmp_path / folder) for model, folder in ((again, "one"), (fitted, "two")))
+    assert digests(one) == digests(two)
+
+
+def digests(folder):
+    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in folder.iterdir()}
+
+
+def test_no_global_seed_is_touched(name):
+    before = np.random.get_state()[1].copy()  # noqa: NPY002 - it is the global state that must stay
+    make(name).fit(TRAIN).predict(TEST)
+    assert np.array_equal(np.random.get_state()[1], before)  # noqa: NPY002
+
+
+def test_saved_and_loaded_it_predicts_the_same(fitted, tmp_path):
+    loaded = load_model(save_model(fitted, tmp_path / "model"))
+    assert type(loaded) is type(fitted)
+    assert loaded.get_params() == fitted.get_params()
+    assert np.array_equal(loaded.predict(TEST), fitted.predict(TEST))
+    assert np.array_equal(loaded.predict(TEST, history=LOG), fitted.predict(TEST, history=LOG))
+    for attribute in ("num_known_", "num_censored_", "num_excluded_", "fallback_s_", "window_"):
+        assert getattr(loaded, attribute) == getattr(fitted, attribute)
+
+
+def test_without_history_the_training_log_is_the_history(fitted):
+    assert np.array_equal(fitted.predict(TEST), fitted.predict(TEST, history=TRAIN))
+
+
+def test_pandas_is_polars(name, fitted):
+    expected = fitted.predict(TEST, history=LOG)
+    assert np.array_equal(fitted.predict(TEST.to_pandas(), history=LOG.to_pandas()), expected)
+    plain = TRAIN.select([*LOG.columns, "censoring"])
+    assert np.array_equal(make(name).fit(plain.to_pandas()).predict(TEST, history=LOG), expected)
+
+
+def test_unseen_users_vcs_and_sizes_are_predicted(fitted):
+    strangers = TEST.with_columns(user=pl.lit("stranger"), vc=pl.lit("elsewhere"), num_gpus=pl.lit(4096.0))
+    predicted = fitted.predict(strangers, history=LOG)
+    assert np.isfinite(predicted).all()
+    assert (predicted > 0).all()
+
+
+def test_future_dated_rows_are_predicted(fitted):
+    later = TEST.with_columns(pl.col("submit_time").dt.offset_by("40y"))
+    assert (fitted.predict(later, history=LOG) > 0).all()
+
+
+CENSORED = TRAIN.with_columns(censoring=pl.lit("right"), status=pl.lit("running"), end_time=None)
+HARD_LOGS = {
+    "one_job": TRAIN.head(1),
+    "two_jobs": TRAIN.head(2),
+    "constant_duration": TRAIN.with_columns(duration_s=pl.lit(60.0)),
+    "zero_durations": TRAIN.with_columns(duration_s=pl.lit(0.0)),
+    "all_censored": CENSORED,
+    "some_censored": pl.concat([TRAIN.head(100), CENSORED.tail(100).cast(dict(TRAIN.schema))], how="vertical_relaxed"),
+    "all_failed": TRAIN.with_columns(status=pl.lit("failed")),
+    "no_users": TRAIN.drop("user"),
+    "users_null": TRAIN.with_columns(user=pl.lit(None, dtype=pl.String)),
+    "only_times_and_durations": TRAIN.select("submit_time", "duration_s"),
+    "no_submission_known": TRAIN.with_columns(submit_time=pl.lit(None, dtype=TRAIN.schema["submit_time"])),
+    "nulls_and_infinities": TRAIN.with_columns(num_gpus=pl.lit(None, dtype=pl.Float64), num_cpus=pl.lit(np.inf)),
+}
+
+
+@pytest.mark.parametrize("case", sorted(HARD_LOGS))
+def test_hard_logs_are_learned_from(name, case):
+    model = make(name).fit(HARD_LOGS[case])
+    for rows in (
+        TEST,
+        TEST.select("submit_time"),
+        TEST.with_columns(submit_time=pl.lit(None, dtype=pl.Datetime("us"))),
+    ):
+        predicted = model.predict(rows)
+        assert predicted.shape == (rows.height,)
+        assert np.isfinite(predicted).all()
+        assert (predicted >= 1).all()
+
+
+@pytest.mark.parametrize("case", ["no_rows", "no_durations"])
+def test_nothing_to_learn_from_is_one_sentence(name, case):
+    log = TRAIN.head(0) if case == "no_rows" else TRAIN.with_columns(duration_s=pl.lit(None, dtype=pl.Float64))
+    with pytest.raises(HindcastError, match=rf"{name}: none of \d+ training jobs has a duration"):
+        make(name).fit(log)
+
+
+def test_censored_jobs_never_teach_that_jobs_are_short(name):
+    running = CENSORED.with_columns(duration_s=pl.lit(1.0)).cast(dict(TRAIN.schema))
+    with_running = pl.concat([TRAIN, running.with_columns(job_id="r" + pl.col("job_id"))])
+    expected = make(name).fit(TRAIN).predict(TEST, history=LOG)
+    assert np.array_equal(make(name).fit(with_running).predict(TEST, history=LOG), expected)
+
+
+def test_d93_failures_do_not_teach_the_predictor_to_be_short(name):
+    """Pitfall D93: completed 100 and 100, failed 2: the default learns 100, with one failure left out and counted."""
+    log = pl.DataFrame(
+        {
+            "submit_time": [START + timedelta(hours=i) for i in range(3)],
+            "user": ["a"] * 3,
+            "vc": ["v"] * 3,
+            "num_gpus": [1.0] * 3,
+            "status": ["completed", "completed", "failed"],
+            "duration_s": [100.0, 100.0, 2.0],
+        }
+    )
+    next_job = log.tail(1).with_columns(pl.col("submit_time").dt.offset_by("1d"))
+    model = make(name).fit(log)
+    assert model.predict(next_job).tolist() == pytest.approx([100.0])
+    assert (model.num_known_, model.num_excluded_) == (2, 1)
+    kept = make(name).set_params(failures="keep").fit(log)
+    assert (kept.num_known_, kept.num_excluded_) == (3, 0)
