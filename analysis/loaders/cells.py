@@ -13,9 +13,10 @@ from typing import Final
 
 import polars as pl
 
+from analysis import schema
 from analysis.loaders.delimited import LINE, UNDECODABLE
 
-__all__ = ["PROBLEM", "Cell", "integer", "number", "read_cells", "text", "time", "words"]
+__all__ = ["PROBLEM", "Cell", "integer", "map_status", "number", "read_cells", "text", "time", "words"]
 
 PROBLEM: Final = "_problem"
 #: What sources write where they have no value.
@@ -118,6 +119,27 @@ def words(raw: str, *, separator: str = "|") -> Cell:
     bare = pl.col(raw).str.split(separator).list.eval(pl.element().str.strip_chars())
     kept = bare.list.eval(pl.element().filter(pl.element() != "")).list.unique(maintain_order=True)
     return Cell(raw, pl.when(kept.list.len() > 0).then(kept))
+
+
+def map_status(statuses: Mapping[str, str], *, raw: str = "status_raw") -> pl.Expr:
+    """The status that a table gives to the source's words; a word outside it becomes ``unknown``, null stays null.
+
+    Parameters
+    ----------
+    statuses : mapping of str to str
+        The source's word -> one of ``schema.STATUSES``.
+    raw : str, default "status_raw"
+        The column with the source's words.
+
+    Examples
+    --------
+    >>> words = pl.DataFrame({"status_raw": ["Pass", "Odd", None]})
+    >>> words.select(map_status({"Pass": "completed"})).to_series().to_list()
+    ['completed', 'unknown', None]
+    """
+    word = pl.col(raw)
+    mapped = word.replace_strict(dict(statuses), default="unknown", return_dtype=pl.String)
+    return pl.when(word.is_not_null()).then(mapped).cast(schema.STATUS).alias("status")
 
 
 def read_cells(

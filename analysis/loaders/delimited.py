@@ -28,6 +28,8 @@ __all__ = ["Delimited", "has_columns", "read_delimited"]
 LINE: Final = "_line"
 UNDECODABLE: Final = "_undecodable"
 SURPLUS: Final = "_surplus"
+#: Names that the loaders use themselves: a raw column of such a name gets ``_2``.
+RESERVED: Final = (LINE, UNDECODABLE, SURPLUS, "_problem", "_file")
 SEPARATORS: Final = (",", "\t", ";", "|")
 
 
@@ -224,7 +226,7 @@ def _best_separator(header: str, required: Collection[str]) -> str:
 
 
 def _unique(columns: Sequence[str]) -> tuple[str, ...]:
-    seen: dict[str, int] = {}
+    seen = dict.fromkeys(RESERVED, 1)
     unique = []
     for number, column in enumerate(columns, start=1):
         name = column or f"column_{number}"

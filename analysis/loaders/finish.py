@@ -9,7 +9,7 @@ from typing import Any, Final, Literal
 import polars as pl
 
 from analysis import schema
-from analysis.loaders.cells import PROBLEM
+from analysis.loaders.cells import PROBLEM, map_status
 from analysis.loaders.delimited import LINE, UNDECODABLE
 from analysis.loaders.duplicates import settle_duplicates
 from analysis.loaders.rows import RawRows, reject_table
@@ -67,10 +67,11 @@ def finish_jobs(
     ----------
     partial : DataFrame or LazyFrame, one row per job
         Any columns of ``schema.JOBS``; the others become null. Times may be naive (read in ``time_zone``), aware, or
-        numbers (seconds). ``duration_s`` is the loader's own and counts; ``published_duration_s`` is the source's: it
-        is compared with the time stamps (flags ``duration_mismatch``, ``duration_includes_queue``) and counts only
-        where they give none. ``flag_<name>`` (bool) sets a flag. ``_line``, ``_file``, ``_problem`` tell where a
-        row is from and why it cannot be used.
+        numbers (seconds). ``duration_s`` is the loader's own: if it is there, it alone counts, nulls too.
+        ``published_duration_s`` is the source's: it is compared with the time stamps
+        (flags ``duration_mismatch``, ``duration_includes_queue``) and counts only where they give none.
+        ``flag_<name>`` (bool) sets a flag. ``_line``, ``_file``, ``_problem`` tell where a row is from and why it
+        cannot be used.
     time_zone : str, default "UTC"
         IANA name of the zone of naive times.
     statuses : mapping of str to str, optional
@@ -97,7 +98,7 @@ def finish_jobs(
     )
     jobs = _fill(table)
     if statuses is not None:
-        jobs = _map_statuses(jobs, statuses)
+        jobs = jobs.with_columns(map_status(statuses))
     jobs = conclude(jobs.lazy(), given=Given(table.columns), snapshot=snapshot).collect()
     settled = settle_duplicates(jobs, keep=duplicates, file=file)
     unknown = _count_unknown(settled.jobs)
@@ -149,12 +150,6 @@ def _fill(table: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _map_statuses(jobs: pl.DataFrame, statuses: Mapping[str, str]) -> pl.DataFrame:
-    raw = pl.col("status_raw")
-    mapped = raw.replace_strict(dict(statuses), default="unknown", return_dtype=pl.String)
-    return jobs.with_columns(status=pl.when(raw.is_not_null()).then(mapped).cast(schema.STATUS))
-
-
 def _count_unknown(jobs: pl.DataFrame) -> dict[str, int]:
     found = jobs.filter(pl.col("status") == "unknown").group_by("status_raw").len().sort("status_raw")
     return {str(raw): int(count) for raw, count in found.iter_rows()}
@@ -185,6 +180,7 @@ def finish_trace(
     meta: TraceMeta,
     raws: Sequence[RawRows],
     tables: Mapping[str, pl.DataFrame] | None = None,
+    rows_merged: int = 0,
     notes: Collection[str] = (),
     **options: Any,
 ) -> Trace:
@@ -199,7 +195,10 @@ def finish_trace(
     raws : sequence of RawRows
         Every file that was read, the jobs' file first.
     tables : mapping of str to DataFrame, optional
-        Tables beside the jobs. ``rejects``: rows that the loader itself set aside.
+        Tables beside the jobs. ``rejects``: rows that the loader itself set aside. Rows with a ``_line`` go with the
+        raw row of that line, if it is set aside.
+    rows_merged : int, default 0
+        Raw rows of the jobs' file that the loader folded into the row of another (attempts, steps).
     notes : collection of str, optional
         Assumptions, in sentences.
     **options
@@ -214,10 +213,18 @@ def finish_trace(
     beside = dict(tables or {})
     later = [_with_text(table, raws) for table in (beside.pop("rejects", None), done.rejects) if table is not None]
     rejects = pl.concat([*(raw.rejects for raw in raws), *later]).sort("file", "line", "reason", nulls_last=True)
-    report = _report(done, raws, rejects=rejects, notes=notes)
+    report = _report(done, raws, rejects=rejects, rows_merged=rows_merged, notes=notes)
     window = meta.window if meta.window != (None, None) else _window(done.jobs)
     full = replace(meta, window=window, load_report=report)
+    beside = {name: _of_kept_jobs(table, done.rejects) for name, table in beside.items()}
     return Trace(done.jobs, meta=full, tables={**beside, "rejects": rejects})
+
+
+def _of_kept_jobs(table: pl.DataFrame, rejects: pl.DataFrame) -> pl.DataFrame:
+    """Rows of a table beside the jobs, without those of raw rows that were set aside."""
+    if LINE not in table.columns:
+        return table
+    return table.filter(~pl.col(LINE).is_in(rejects["line"].drop_nulls().to_list())).drop(LINE)
 
 
 def _with_text(rejects: pl.DataFrame, raws: Sequence[RawRows]) -> pl.DataFrame:
@@ -235,18 +242,19 @@ def _with_text(rejects: pl.DataFrame, raws: Sequence[RawRows]) -> pl.DataFrame:
     return rejects.with_columns(pl.Series("raw", filled, dtype=pl.String))
 
 
-def _report(done: Finished, raws: Sequence[RawRows], *, rejects: pl.DataFrame, notes: Collection[str]) -> LoadReport:
+def _report(
+    done: Finished, raws: Sequence[RawRows], *, rejects: pl.DataFrame, rows_merged: int, notes: Collection[str]
+) -> LoadReport:
     reasons = rejects.group_by("reason").len().sort("reason")
     flags = done.jobs.select(pl.col("flags").explode().drop_nulls()).to_series().value_counts().sort("flags")
-    main_aside = done.rejects.height
-    main, others = raws[0], raws[1:]
-    # Counted from the tables, not as the difference: the report's own law checks that nothing was lost.
-    used = done.num_rows - main_aside + sum(raw.rows_in - raw.rejects.height for raw in others)
-    own_aside = rejects.height - main_aside - sum(raw.rejects.height for raw in raws)
+    # Counted from the tables, not as the difference: the report's own law then checks that nothing was lost.
+    of_jobs = done.num_rows - done.rejects.height + rows_merged
+    beside = sum(raw.rows_in for raw in raws[1:]) - rejects.filter(pl.col("file") != raws[0].name).height
     return LoadReport(
-        rows_in=main.rows_in + sum(raw.rows_in for raw in others),
-        rows_used=used - (own_aside if others else 0),
+        rows_in=sum(raw.rows_in for raw in raws),
+        rows_used=of_jobs + beside,
         rows_set_aside=rejects.height,
+        rows_merged=rows_merged,
         num_jobs=done.jobs.height,
         rejected_by_reason={str(reason): int(count) for reason, count in reasons.iter_rows()},
         flagged={str(flag): int(count) for flag, count in flags.iter_rows()},

@@ -88,9 +88,10 @@ def conclude(jobs: pl.LazyFrame, *, given: Given, snapshot: pl.Expr | None = Non
     Parameters
     ----------
     jobs : LazyFrame, one row per job
-        ``status``, ``submit_time``, ``start_time``, ``end_time`` [UTC], ``duration_s`` (the loader's own, which
-        counts; null = to be derived), ``published_duration_s`` (the source's, which is compared with the time stamps
-        and counts only where they do not give one), ``queueing_delay_s``, ``censoring``; null where not known.
+        ``status``, ``submit_time``, ``start_time``, ``end_time`` [UTC], ``duration_s`` (the loader's own: if it
+        gives this column, nothing else counts), ``published_duration_s`` (the source's, which is compared with the
+        time stamps and counts only where they do not give one), ``queueing_delay_s``, ``censoring``; null where
+        not known.
     given : Given
         Which of these the source has.
     snapshot : Expr of datetime, optional
@@ -125,9 +126,10 @@ def conclude(jobs: pl.LazyFrame, *, given: Given, snapshot: pl.Expr | None = Non
     if snapshot is not None:
         ran = (snapshot - start).dt.total_microseconds() / metrics.US_PER_S
         until_snapshot = pl.when((pl.col("censoring") == "right") & (ran >= 0)).then(ran)
-    derived = pl.coalesce("duration_s", metrics.span_s(), "published_duration_s", until_snapshot)
+    own = ["duration_s"] if given.has("duration_s") else [metrics.span_s(), "published_duration_s"]
+    derived = pl.coalesce(*own, until_snapshot)
     derived = pl.when(~is_never & ~negative & (~is_invalid | pl.col("duration_s").is_not_null())).then(derived)
-    wait = pl.coalesce(pl.col("queueing_delay_s").clip(lower_bound=0), metrics.queueing_delay_s())
+    wait = pl.coalesce(metrics.queueing_delay_s(), pl.col("queueing_delay_s").clip(lower_bound=0))
     return jobs.with_columns(
         **_flags(is_never=is_never, is_invalid=is_invalid | negative, given=given),
         duration_s=derived,
@@ -141,14 +143,15 @@ def _flags(*, is_never: pl.Expr, is_invalid: pl.Expr, given: Given) -> dict[str,
     jct = metrics.jct_s()
     differs = (published - metrics.span_s()).abs() > TOLERANCE_S
     is_jct = ((published - jct).abs() <= TOLERANCE_S) & (differs | start.is_null())
+    is_unseen = pl.col("censoring") == "both"
     assumed = pl.lit(value=not given.has("start_time") and not given.has("end_time"))
     flags = {
         "clock_skew": start < submit,
-        "times_assumed": assumed & _duration_candidates().is_not_null(),
+        "times_assumed": assumed,
         "duration_mismatch": differs,
         "duration_includes_queue": is_jct & ~is_never,
         "invalid_times": is_invalid,
-        "start_missing": start.is_null() & (end.is_not_null() | (pl.col("censoring") == "both")) & ~is_never,
+        "start_missing": start.is_null() & (end.is_not_null() | is_unseen) & ~is_never & ~assumed,
     }
     named = {f"flag_{name}": flag.fill_null(value=False) for name, flag in flags.items()}
     # A flag that the loader raised itself stays.

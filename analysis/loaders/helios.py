@@ -1,0 +1,179 @@
+"""SenseTime's Helios clusters (SC 2021): Earth, Saturn, Uranus and Venus, one Slurm log each.
+
+Source: https://github.com/S-Lab-System-Group/HeliosData (``data/<Cluster>/cluster_log.csv`` and
+``cluster_gpu_number.csv``). Licence: CC-BY-4.0. Period: 2020-04-01 to 2020-09-28. Zone: not stated; China's
+(Asia/Shanghai) is assumed, ``timezone`` overrides. A row of the log is a job; ``gpu_num`` 0 is a CPU job. A row of the
+GPU numbers is a day, with the GPUs of every VC.
+
+Assumptions:
+
+* ``cluster`` is the name of the folder that holds the log, if it is one of the four; option ``cluster`` says another.
+* TIMEOUT and NODE_FAIL keep their own status; the authors count them as failed in all their rates, and option
+  ``fold_rare`` does so too. SUSPENDED (one job, which the authors drop) stays.
+* ``duration`` and ``queue`` are recomputed from the time stamps; the published ones are in ``extra``, and a published
+  duration that differs is flagged.
+* The capacity table holds the changes of each VC's GPUs, from local midnight on. The nodes are those of the last day:
+  a VC's GPUs as nodes of 8 and one node with the rest (the authors count ``GPUs // 8`` nodes). They carry their VC, so
+  a replay treats VCs as partitions.
+
+Columns left behind: ``total`` of the GPU numbers, the sum of the VCs (days on which it is not are counted in a note).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+import polars as pl
+
+from analysis import schema
+from analysis.loaders.beside import sort_nodes
+from analysis.loaders.cells import PROBLEM, integer, map_status, number, read_cells, text, time
+from analysis.loaders.delimited import LINE, Delimited, has_columns, read_delimited
+from analysis.loaders.finish import finish_trace
+from analysis.loaders.loading import assign_roles
+from analysis.loaders.registry import loader
+from analysis.loaders.zones import to_utc
+from analysis.trace import Trace, TraceMeta
+
+__all__ = ["read_helios"]
+
+META: Final = TraceMeta(
+    name="helios",
+    source="https://github.com/S-Lab-System-Group/HeliosData",
+    licence="CC-BY-4.0",
+    citation="Q. Hu et al., Characterization and Prediction of Deep Learning Workloads in Large-Scale GPU Datacenters, "
+    "SC 2021, doi:10.1145/3458817.3476223",
+    time_zone="Asia/Shanghai",
+    time_zone_certainty="assumed",
+    coverage="all jobs of one cluster",
+)
+CLUSTERS: Final = ("Earth", "Saturn", "Uranus", "Venus")
+GPUS_PER_NODE: Final = 8
+SECOND: Final = "%Y-%m-%d %H:%M:%S"
+COLUMNS: Final = {
+    "job_id": text("job_id"),
+    "user": text("user"),
+    "vc": text("vc"),
+    "num_gpus": integer("gpu_num"),
+    "num_cpus": number("cpu_num"),
+    "num_nodes": integer("node_num"),
+    "status_raw": text("state"),
+    "submit_time": time("submit_time", SECOND),
+    "start_time": time("start_time", SECOND),
+    "end_time": time("end_time", SECOND),
+    "published_duration_s": number("duration"),
+}
+EXTRA: Final = {"duration": number("duration"), "queue": number("queue")}
+RAW: Final = tuple(cell.raw for cell in COLUMNS.values())
+STATUSES: Final = {
+    "COMPLETED": "completed",
+    "CANCELLED": "cancelled",
+    "FAILED": "failed",
+    "TIMEOUT": "timeout",
+    "NODE_FAIL": "node_fail",
+    "SUSPENDED": "suspended",
+}
+RARE: Final = {"TIMEOUT": "failed", "NODE_FAIL": "failed"}
+
+
+def _is_log(path: Path) -> bool:
+    return has_columns(path, RAW)
+
+
+def _is_gpu_number(path: Path) -> bool:
+    return has_columns(path, ("date", "total"))
+
+
+@loader(
+    "helios",
+    summary="SenseTime Helios (Earth, Saturn, Uranus, Venus): job log and GPUs per VC and day",
+    files=f"cluster_log.csv ({', '.join(RAW)}, queue) and, optionally, cluster_gpu_number.csv (date, VCs…, total)",
+    sniff=lambda paths: float(any(_is_log(path) for path in paths)),
+)
+def read_helios(
+    paths: Sequence[Path],
+    *,
+    timezone: str | None = None,
+    name: str | None = None,
+    fold_rare: bool = False,
+    cluster: str | None = None,
+) -> Trace:
+    """Read one Helios cluster.
+
+    Parameters
+    ----------
+    paths : sequence of Path
+        The log and, optionally, the GPU numbers, in any order; or their folder.
+    timezone : str, optional
+        Zone of the naive times, instead of Asia/Shanghai.
+    name : str, optional
+        Name of the trace, by default the cluster's.
+    fold_rare : bool, default False
+        Count TIMEOUT and NODE_FAIL as failed, as the authors do.
+    cluster : str, optional
+        The cluster's name, by default the folder's if it is one of the four.
+
+    Returns
+    -------
+    Trace
+        Jobs; with the GPU numbers also capacity and nodes.
+    """
+    files = assign_roles(paths, main="log", roles={"log": _is_log, "gpus": _is_gpu_number}, loader="helios")
+    folder = files["log"].resolve().parent.name
+    cluster = cluster or (folder if folder in CLUSTERS else None)
+    meta = replace(META, name=name or (cluster or META.name).lower())
+    if timezone:
+        meta = replace(meta, time_zone=timezone, time_zone_certainty="given")
+    raws = [read_delimited(files["log"], required=RAW)]
+    cells = read_cells(raws[0].frame, COLUMNS, extra=EXTRA)
+    partial = cells.with_columns(
+        cluster=pl.lit(cluster, dtype=pl.String), status=map_status(STATUSES | (RARE if fold_rare else {}))
+    )
+    notes = [f"Times read in {meta.time_zone}."]
+    tables: dict[str, pl.DataFrame] = {}
+    if "gpus" in files:
+        raws.append(read_delimited(files["gpus"], required=("date",)))
+        tables, more = _capacity(raws[1], meta.time_zone)
+        notes += more
+    return finish_trace(partial, meta=meta, raws=raws, tables=tables, notes=notes)
+
+
+def _capacity(raw: Delimited, zone: str) -> tuple[dict[str, pl.DataFrame], list[str]]:
+    """Capacity, nodes and rejects of the GPU numbers, and what is to be said about them."""
+    vcs = [column for column in raw.columns if column not in ("date", "total")]
+    cells = {"time": time("date", "%Y-%m-%d"), "total": number("total"), **{vc: number(vc) for vc in vcs}}
+    days = read_cells(raw.frame, cells).collect()
+    days = days.sort("time", *vcs, LINE, nulls_last=True)
+    no_date = pl.when(pl.col("time").is_null()).then(pl.lit("no_date"))
+    again = pl.when(~pl.col("time").is_first_distinct()).then(pl.lit("duplicate_id"))
+    days = days.with_columns(reason=pl.coalesce(PROBLEM, no_date, again))
+    rejects = days.filter(pl.col("reason").is_not_null()).select(
+        file=pl.lit(raw.name), line=LINE, reason="reason", raw=pl.lit(None, dtype=pl.String)
+    )
+    days = days.filter(pl.col("reason").is_null())
+    days = days.with_columns(to_utc(days["time"].dt.cast_time_unit("us"), zone=zone))
+    long = days.unpivot(vcs, index="time", variable_name="vc", value_name="num_gpus").drop_nulls("num_gpus")
+    long = long.sort("vc", "time")
+    changed = (pl.col("num_gpus") != pl.col("num_gpus").shift().over("vc")).fill_null(value=True)
+    capacity = long.filter(changed).select(*schema.CAPACITY)
+    last = long.group_by("vc").last().sort("vc")
+    notes = [f"Nodes are those of the last day of {raw.name}: each VC's GPUs as nodes of {GPUS_PER_NODE}."]
+    if "total" in days.columns:
+        differs = days.filter(pl.sum_horizontal(vcs) != pl.col("total")).height
+        if differs:
+            notes.append(f"{raw.name}: on {differs} days 'total' is not the sum of the VCs; it is not used.")
+    return {"capacity": capacity, "nodes": _nodes(last), "rejects": rejects}, notes
+
+
+def _nodes(last: pl.DataFrame) -> pl.DataFrame:
+    """Nodes of 8 GPUs for each VC, and one with the rest."""
+    sizes = [
+        (vc, min(GPUS_PER_NODE, int(gpus) - done), index)
+        for vc, gpus in last.select("vc", "num_gpus").iter_rows()
+        for index, done in enumerate(range(0, int(gpus), GPUS_PER_NODE))
+    ]
+    rows = [{"node_id": f"{vc}-{index:03d}", "num_gpus": size, "vc": vc} for vc, size, index in sizes]
+    return sort_nodes(pl.DataFrame(rows, schema=schema.NODES))

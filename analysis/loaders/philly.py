@@ -1,0 +1,176 @@
+"""Microsoft Philly (ATC 2019), the official files: the job log with its attempts, and the machine list.
+
+Source: https://github.com/msr-fiddle/philly-traces (``trace-data.tar.gz``, a Git-LFS object). Licence: data CC-BY-4.0.
+Period: submissions from 2017-08-07 to 2017-12-22. Zone: the job log states none; the utilisation files say PDT/PST,
+so America/Los_Angeles is assumed (``timezone`` overrides). A record of ``cluster_job_log`` (one JSON array) is a job
+with its scheduling attempts; its number, from 1, is the "line" in ``rejects``. A row of ``cluster_machine_list`` is a
+machine.
+
+Assumptions:
+
+* JSON null, "" and "None" all mean missing.
+* GPUs, nodes and GPU type are those of the first attempt's detail; without any, GPUs are unknown (null, flagged).
+* Duration is the sum of the attempts, pauses out; null if an attempt lacks a time. The span from the first start to
+  the last end is the difference of the two time stamps.
+* A job without attempts, or whose attempts have no times at all, never started; its GPUs are unknown.
+* A job whose last attempt has no end was still running: right-censored, no end. The log does not say when it was
+  taken, so its duration is null; with option ``snapshot`` (a local time, or "last": the latest time in the log) it is
+  the lower bound until then. "last" is not the default because many of these attempts may merely lack their end.
+* The machine list contradicts the log: a machine's GPUs are the larger of the listed number and one more than the
+  highest GPU index that a job used; jobs that used more than is listed are flagged ``over_capacity``.
+* The list names no GPU model, only the memory of a GPU; that ("24GB") stands as ``gpu_type``.
+
+Columns left behind: none. The utilisation files are not read here.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+import polars as pl
+
+from analysis.errors import UsageError
+from analysis.loaders.cells import map_status
+from analysis.loaders.delimited import LINE
+from analysis.loaders.files import peek
+from analysis.loaders.finish import finish_trace
+from analysis.loaders.loading import assign_roles
+from analysis.loaders.philly_attempts import Gathered, gather_attempts, parse_times
+from analysis.loaders.philly_machines import Machines, is_machine_list, read_machines
+from analysis.loaders.records import read_records
+from analysis.loaders.registry import loader
+from analysis.loaders.rows import RawRows
+from analysis.loaders.zones import to_utc
+from analysis.metrics import US_PER_S
+from analysis.trace import Trace, TraceMeta
+
+__all__ = ["read_philly"]
+
+META: Final = TraceMeta(
+    name="philly",
+    source="https://github.com/msr-fiddle/philly-traces",
+    licence="CC-BY-4.0",
+    citation="M. Jeon et al., Analysis of Large-Scale Multi-Tenant GPU Clusters for DNN Training Workloads, ATC 2019",
+    time_zone="America/Los_Angeles",
+    time_zone_certainty="assumed",
+    coverage="all jobs of the cluster's 14 virtual clusters in the period",
+)
+STATUSES: Final = {"Pass": "completed", "Killed": "cancelled", "Failed": "failed"}
+KEYS: Final = ("status", "vc", "jobid", "attempts", "submitted_time", "user")
+
+
+def _is_log(path: Path) -> bool:
+    start = peek(path)
+    keys = ("jobid", "attempts", "submitted_time")
+    return start.lstrip().startswith("[") and all(f'"{key}"' in start for key in keys)
+
+
+@loader(
+    "philly",
+    summary="Microsoft Philly, the official job log with attempts and the machine list",
+    files="cluster_job_log (a JSON array of jobs with 'attempts') and, optionally, cluster_machine_list (CSV)",
+    sniff=lambda paths: float(any(_is_log(path) for path in paths)),
+)
+def read_philly(
+    paths: Sequence[Path], *, timezone: str | None = None, name: str | None = None, snapshot: str | None = None
+) -> Trace:
+    """Read Philly's job log and machine list.
+
+    Parameters
+    ----------
+    paths : sequence of Path
+        The two files in any order, the list optional; or their folder.
+    timezone : str, optional
+        Zone of the naive times, instead of America/Los_Angeles.
+    name : str, optional
+        Name of the trace, by default "philly".
+    snapshot : str, optional
+        When the log was taken: "YYYY-MM-DD HH:MM:SS" in the log's zone, or "last" for its latest time. Jobs that were
+        running then get a lower bound as duration; without it theirs is null.
+
+    Returns
+    -------
+    Trace
+        Jobs, attempts and nodes.
+    """
+    files = assign_roles(paths, main="log", roles={"log": _is_log, "machines": is_machine_list}, loader="philly")
+    log = read_records(files["log"], key="jobid")
+    machines = read_machines(files.get("machines"))
+    meta = replace(META, name=name or META.name)
+    if timezone:
+        meta = replace(meta, time_zone=timezone, time_zone_certainty="given")
+    gathered = gather_attempts(log.records)
+    found = machines.settle(gathered.attempts)
+    jobs = _jobs(log.records, gathered, found)
+    taken = _snapshot(snapshot, jobs, gathered)
+    jobs = _durations(jobs, taken)
+    raws: list[RawRows] = [log, *([machines.raw] if machines.raw else [])]
+    attempts = _utc(gathered.attempts, meta.time_zone)
+    tables = {"attempts": attempts.drop("highest"), "nodes": found.nodes, "rejects": machines.rejects}
+    notes = [f"Times read in {meta.time_zone}.", *found.notes]
+    return finish_trace(jobs, meta=meta, raws=raws, tables=tables, notes=notes)
+
+
+def _text(value: Any) -> str | None:
+    return None if value in (None, "", "None") else str(value).strip()
+
+
+def _jobs(records: Sequence[tuple[int, dict[str, Any]]], gathered: Gathered, machines: Machines) -> pl.DataFrame:
+    """One row per record: its own fields, its attempts' sums, its machines' GPU type."""
+    own = pl.DataFrame(
+        [
+            (line, *(_text(record.get(key)) for key in ("jobid", "user", "vc", "status", "submitted_time")))
+            for line, record in records
+        ],
+        schema={LINE: pl.Int64(), **dict.fromkeys(("job_id", "user", "vc", "status_raw", "submitted"), pl.String())},
+        orient="row",
+    )
+    rest = {
+        line: {key: json.dumps(value) for key, value in record.items() if key not in KEYS} for line, record in records
+    }
+    jobs = own.join(gathered.jobs, on=LINE, how="left", maintain_order="left")
+    jobs = jobs.join(machines.of_jobs, on=LINE, how="left", maintain_order="left")
+    submitted = parse_times(pl.col("submitted"))
+    unreadable = submitted.is_null() & pl.col("submitted").is_not_null()
+    if any(rest.values()):
+        jobs = jobs.with_columns(
+            extra=pl.struct(other=pl.Series([json.dumps(rest[line]) for line in jobs[LINE]], dtype=pl.String))
+        )
+    return jobs.with_columns(
+        map_status(STATUSES),
+        submit_time=submitted,
+        _problem=pl.coalesce("_problem", pl.when(unreadable).then(pl.lit("unreadable_submitted_time"))),
+    ).drop("submitted")
+
+
+def _snapshot(asked: str | None, jobs: pl.DataFrame, gathered: Gathered) -> pl.Expr | None:
+    if asked is None:
+        return None
+    if asked == "last":
+        lasts = [jobs["submit_time"].max(), gathered.attempts["start_time"].max(), gathered.attempts["end_time"].max()]
+        return pl.lit(max((time for time in lasts if time is not None), default=None), dtype=pl.Datetime("us"))
+    taken = pl.select(parse_times(pl.lit(asked))).item()
+    if taken is None:
+        msg = f"philly: snapshot is {asked!r}; expected 'YYYY-MM-DD HH:MM:SS' in the log's zone, or 'last'."
+        raise UsageError(msg)
+    return pl.lit(taken, dtype=pl.Datetime("us"))
+
+
+def _durations(jobs: pl.DataFrame, snapshot: pl.Expr | None) -> pl.DataFrame:
+    """Sum of the attempts; for a job that still runs what it has run until the snapshot, if there is one."""
+    is_running = pl.col("censoring") == "right"
+    if snapshot is None:
+        bound = pl.lit(None, dtype=pl.Float64)
+    else:
+        so_far = (snapshot - pl.col("last_start")).dt.total_microseconds() / US_PER_S
+        bound = pl.when(so_far >= 0).then(pl.col("finished_s") + so_far)
+    duration = pl.when(is_running.fill_null(value=False)).then(bound).otherwise("busy_s")
+    return jobs.with_columns(duration_s=duration).drop("busy_s", "finished_s", "last_start")
+
+
+def _utc(attempts: pl.DataFrame, zone: str) -> pl.DataFrame:
+    return attempts.with_columns(to_utc(attempts[name], zone=zone) for name in ("start_time", "end_time"))
