@@ -19,7 +19,7 @@ from analysis.loaders.slurm.nodes import (
 
 NODE = (
     "NodeName={name} Arch=x86_64 CoresPerSocket=16 CPUAlloc=0 CPUEfctv=32 CPUTot=32 CPULoad=0.01 "
-    "AvailableFeatures=(null) 
+    "AvailableFeatures=(null) "
     "Gres={gres} NodeAddr={name} NodeHostName={name} OS=Linux 6.1 #1 SMP x RealMemory=262144 AllocMem=0 FreeMem=250000 "
     "State={state} ThreadsPerCore=1 Partitions={partitions} BootTime=2026-01-01T00:00:00 "
     "CfgTRES=cpu=32,mem=256G,billing=32{tres} AllocTRES= CurrentWatts=0 AveWatts=0"
