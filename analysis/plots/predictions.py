@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import numpy as np
 import polars as pl
 from matplotlib.axes import Axes
-from matplotlib.ticker import FixedLocator, NullLocator
+from matplotlib.ticker import FixedLocator, LogLocator, NullLocator
 
 from analysis.plots.registry import figure
 from analysis.plots.style import (
@@ -130,6 +130,20 @@ def _pair_rows(table: pl.DataFrame) -> list[tuple[str, str]]:
     return unique_pairs(table.select("cluster", "pair").iter_rows())
 
 
+def _hours_axis(ax: Axes) -> None:
+    """Logarithmic: a base that blocks may be a hundred times slower than one that does not."""
+    ax.set_xscale("log")
+    low, high = ax.get_xlim()
+    if high < 10 * low:
+        # At least a factor of ten, so that there are marks to read from.
+        middle = (low * high) ** 0.5
+        ax.set_xlim(min(low, middle / 10**0.5), max(high, middle * 10**0.5))
+    ax.xaxis.set_major_locator(LogLocator(base=10, subs=(1.0, 2.0, 5.0), numticks=12))
+    ax.xaxis.set_minor_locator(NullLocator())
+    ax.xaxis.set_major_formatter("{x:g}")
+    ax.set_xlabel("Mean job completion time (h, log scale)")
+
+
 def unique_pairs(rows: Iterable[tuple[object, ...]]) -> list[tuple[str, str]]:
     """Pairs (cluster, pair of policies) in the order in which they first occur."""
     return list(dict.fromkeys((str(cluster), str(pair)) for cluster, pair in rows))
@@ -169,18 +183,17 @@ def plot_policies(table: pl.DataFrame, *, ax: Axes | None = None) -> Axes:
             (str(role), value) for role, value in part.select("role", "mean_jct_s").iter_rows() if value is not None
         ]
         if points:
-            hours = [value / 3600 for _, value in points]
+            hours = [max(value, 1.0) / 3600 for _, value in points]
             ax.plot([min(hours), max(hours)], [place, place], color=INK, alpha=0.3, linewidth=1)
         for role, value in points:
             _, color, mark = ROLES[role]
             size = 60 if role == "base" else 26
-            ax.scatter(value / 3600, place, color=color, marker=mark, s=size, zorder=3, alpha=0.9)
+            ax.scatter(max(value, 1.0) / 3600, place, color=color, marker=mark, s=size, zorder=3, alpha=0.9)
     for label, color, mark in ROLES.values():
         ax.scatter([], [], color=color, marker=mark, s=30, label=label)
     ax.set_yticks(range(len(rows)), labels=[f"{pair.replace('->', '→')}\n{cluster}" for cluster, pair in rows])
     ax.set_ylim(len(rows) - 0.5, -0.5)
-    ax.set_xlim(left=0)
-    ax.set_xlabel("Mean job completion time (h)")
+    _hours_axis(ax)
     ax.set_ylabel("Base → policy, cluster")
     legend(ax, num_columns=2, place="outside")
     return style_axes(ax, grid="x")

@@ -19,7 +19,8 @@ from analysis.trace import Trace, TraceMeta
 
 # What an axis may be labelled with: a unit in brackets, a count of something, or names of categories.
 HAS_UNIT = re.compile(
-    r"\((%|s|h|days|log scale|h, local time|UTC, from \d{4}-\d\d-\d\d|log of seconds; x = factor)\)$|^Jobs submitted per "
+    r"\((%|s|h|days|log scale|h, local time|h, log scale|UTC, from \d{4}-\d\d-\d\d|log of seconds; x = factor)\)$"
+    r"|^Jobs submitted per "
 )
 COUNTS_AND_NAMES = {
     "GPUs in use",
