@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, Final
 
 import numpy as np
@@ -107,7 +107,7 @@ def _running_options(trace: Trace) -> dict[str, Any]:
 
 def meta_window(trace: Trace) -> Window:
     """Window of the metadata as instants; null where the source does not say."""
-    first, last = (datetime.fromisoformat(text) if text else None for text in trace.meta.window)
+    first, last = (datetime.fromisoformat(text).astimezone(UTC) if text else None for text in trace.meta.window)
     return first, last
 
 

@@ -51,6 +51,7 @@ def load(
         trace.write(output)
     _say_load_report(trace, json_to)
     say(f"Trace written to {output}", json_to=json_to)
+    write_json(_as_json(trace), json_to)
 
 
 @app.command()
@@ -70,7 +71,7 @@ def check(
     trace = Trace.read(trace_folder)
     schema.validate_jobs(trace.jobs)
     counts = schema.count_violations(trace.jobs)
-    _say_load_report(trace, None)
+    _say_load_report(trace, json_to)
     laws = [
         {"rule": name, "rows": counts[name], "kind": rule.severity, "meaning": rule.meaning}
         for name, rule in schema.JOB_RULES.items()
@@ -78,8 +79,7 @@ def check(
     show_table(laws, title="\nRules", json_to=json_to)
     if trace.rejects.height and rows:
         show_table(trace.rejects.head(rows).to_dicts(), title="\nRows set aside (first)", json_to=json_to)
-    report = {"rules": counts, "load_report": asdict(trace.meta.load_report), "meta": _meta(trace)}
-    write_json(report, json_to)
+    write_json({"rules": counts, **_as_json(trace)}, json_to)
 
 
 @app.command()
@@ -103,6 +103,7 @@ def synth(
         trace.write(output)
     _say_load_report(trace, json_to)
     say(f"Trace written to {output}", json_to=json_to)
+    write_json(_as_json(trace), json_to)
 
 
 def _loader_options(words: list[str]) -> dict[str, Any]:
@@ -142,5 +143,7 @@ def _say_load_report(trace: Trace, json_to: Path | None) -> None:
             say(f"{title}: {text}", json_to=json_to)
     for note in report.notes:
         say(f"note: {note}", json_to=json_to)
-    if json_to is not None:
-        write_json({"meta": _meta(trace), "load_report": asdict(report)}, json_to)
+
+
+def _as_json(trace: Trace) -> dict[str, Any]:
+    return {"meta": _meta(trace), "load_report": asdict(trace.meta.load_report)}
