@@ -25,8 +25,12 @@ MIN_WINDOW_DAYS: Final = 28
 CLUSTER_PER_WIDEST: Final = 2.2
 #: … and its widest job at least this many times those of the mean job, so that the published mean can be met.
 WIDEST_PER_MEAN: Final = 16
+#: Mean size of a virtual cluster, at least: users are few, and many small ones would stand idle beside full ones.
+NODES_PER_VC: Final = 12
 #: Decay of the size of virtual clusters by rank.
 VC_SIZE_EXPONENT: Final = 0.7
+#: A user's own virtual cluster holds this share of their jobs; the wider rest goes to a larger one.
+USUAL_SHARE: Final = 0.9
 #: Share of a user's jobs that go to another virtual cluster than their own.
 GUEST_SHARE: Final = 0.03
 
@@ -52,7 +56,7 @@ def plan_cluster(log: PublishedLog, *, num_gpu_jobs: int) -> ClusterPlan:
     --------
     >>> from analysis.loaders.synthetic_published import published_log
     >>> plan_cluster(published_log("venus"), num_gpu_jobs=125_303)
-    ClusterPlan(num_nodes=128, window_days=181, max_gpus=256, num_vcs=27)
+    ClusterPlan(num_nodes=128, window_days=181, max_gpus=256, num_vcs=10)
     """
     gpu_days = num_gpu_jobs * log.mean_gpu_s / log.offered_load / S_PER_DAY
     floor = CLUSTER_PER_WIDEST * 2 ** math.ceil(math.log2(WIDEST_PER_MEAN * log.mean_gpus))
@@ -61,7 +65,7 @@ def plan_cluster(log: PublishedLog, *, num_gpu_jobs: int) -> ClusterPlan:
     num_nodes = int(gpu_days / MIN_WINDOW_DAYS / GPUS_PER_NODE)
     num_nodes = min(max(num_nodes, math.ceil(floor / GPUS_PER_NODE)), full)
     widest = 2 ** int(math.log2(num_nodes * GPUS_PER_NODE / CLUSTER_PER_WIDEST))
-    num_vcs = max(2, round(log.num_vcs * math.sqrt(num_nodes / full)))
+    num_vcs = max(2, min(round(log.num_vcs * math.sqrt(num_nodes / full)), num_nodes // NODES_PER_VC))
     days = max(1, round(gpu_days / (num_nodes * GPUS_PER_NODE)))
     return ClusterPlan(num_nodes, days, min(widest, log.max_gpus), num_vcs)
 
@@ -69,7 +73,7 @@ def plan_cluster(log: PublishedLog, *, num_gpu_jobs: int) -> ClusterPlan:
 def assign_vcs(
     plan: ClusterPlan, *, user: Ints, num_gpus: Ints, gpu_s: Floats, rng: np.random.Generator
 ) -> tuple[Ints, Ints]:
-    """Give each user a virtual cluster that holds their widest job, and each virtual cluster nodes for its load.
+    """Give each user a virtual cluster that holds their usual jobs, and each virtual cluster nodes for its load.
 
     Parameters
     ----------
@@ -82,30 +86,27 @@ def assign_vcs(
     Returns
     -------
     vc : ndarray of int64, one per job
-        Virtual cluster, from 0; few jobs are guests in another than their user's.
+        Virtual cluster, from 0: the user's own, but for jobs too wide for it and a few guests.
     nodes : ndarray of int64, one per virtual cluster
         At least the widest job of it; sums to the plan's nodes.
     """
-    num_users = int(user.max()) + 1
-    widest, load = np.zeros(num_users, dtype=np.int64), np.zeros(num_users)
-    np.maximum.at(widest, user, num_gpus)
-    np.add.at(load, user, gpu_s)
     room = _first_sizes(plan)
-    home = np.zeros(num_users, dtype=np.int64)
-    used, need = np.zeros(len(room)), np.ones(len(room), dtype=np.int64)
-    # Heaviest first, each to the emptiest that is wide enough (longest processing time first).
-    for one in np.lexsort((np.arange(num_users), -load)):
-        nodes = -(-int(widest[one]) // GPUS_PER_NODE)
-        fits = np.flatnonzero(room >= nodes)
-        best = fits[np.argmin((used[fits] + load[one]) / room[fits])]
-        home[one] = best
-        used[best] += load[one]
-        need[best] = max(need[best], nodes)
-    nodes_of = _sizes_by_load(plan.num_nodes, load=used, least=need)
-    guest_of = rng.integers(len(room), size=num_users)
-    vc = home[user]
-    guests = (rng.random(len(user)) < GUEST_SHARE) & (num_gpus <= nodes_of[guest_of][user] * GPUS_PER_NODE)
-    return np.where(guests, guest_of[user], vc), nodes_of
+    width = -(-num_gpus // GPUS_PER_NODE)
+    # Jobs too wide for their user's own go to the smallest that holds them.
+    by_room = np.argsort(room, kind="stable")
+    wide_vc = by_room[np.searchsorted(room[by_room], width)]
+    usual = _usual_width(user, width)
+    is_usual = width <= usual[user]
+    wide_load = _sums(wide_vc, gpu_s * ~is_usual, length=len(room))
+    load = _sums(user, gpu_s * is_usual, length=len(usual))
+    home = _homes(room, width=usual, load=load, used=wide_load)
+    vc = np.where(width <= room[home[user]], home[user], wide_vc)
+    guest_of = rng.integers(len(room), size=len(usual))
+    vc = np.where((rng.random(len(user)) < GUEST_SHARE) & (width <= room[guest_of[user]]), guest_of[user], vc)
+    widest = np.ones(len(room), dtype=np.int64)
+    np.maximum.at(widest, vc, width)
+    used = _sums(vc, gpu_s, length=len(room))
+    return vc, _sizes_by_load(plan.num_nodes, load=used, least=widest)
 
 
 def make_nodes(nodes_per_vc: Ints, *, gpu_type: str | None, vc_names: list[str]) -> pl.DataFrame:
@@ -120,6 +121,29 @@ def make_nodes(nodes_per_vc: Ints, *, gpu_type: str | None, vc_names: list[str])
     )
     missing = {name: pl.lit(None, dtype=dtype) for name, dtype in schema.NODES.items() if name not in known.columns}
     return known.with_columns(**missing).select(list(schema.NODES))
+
+
+def _sums(group: Ints, weights: Floats, *, length: int) -> Floats:
+    return np.bincount(group, weights=weights, minlength=length).astype(np.float64)
+
+
+def _usual_width(user: Ints, width: Ints) -> Ints:
+    """Nodes that hold `USUAL_SHARE` of a user's jobs, one per user; 0 for users without jobs."""
+    order = np.lexsort((width, user))
+    count = np.bincount(user)
+    last = np.cumsum(count) - count + np.ceil(USUAL_SHARE * count).astype(np.int64) - 1
+    return np.where(count > 0, width[order[np.maximum(last, 0)]], 0)
+
+
+def _homes(room: Ints, *, width: Ints, load: Floats, used: Floats) -> Ints:
+    """Own virtual cluster of each user: heaviest first, each to the emptiest wide enough (longest processing time)."""
+    home = np.zeros(len(width), dtype=np.int64)
+    used = used.copy()
+    for one in np.lexsort((np.arange(len(load)), -load)):
+        fits = np.flatnonzero(room >= width[one])
+        home[one] = fits[np.argmin((used[fits] + load[one]) / room[fits])]
+        used[home[one]] += load[one]
+    return home
 
 
 def _first_sizes(plan: ClusterPlan) -> Ints:

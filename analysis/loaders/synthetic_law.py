@@ -1,8 +1,8 @@
 """The law that synthetic jobs are drawn from, solved from published moments before anything is drawn.
 
-A job has a status *s* and *g* GPUs, from a fixed table of probabilities. Its duration is
-``exp(m + b_s + c log2 g + w(z))`` cut at the longest published run (less for failed and wide jobs), with z standard normal
-and ``w(z) = lower_sd * z`` below zero and ``upper_sd * z`` above: a log-normal whose two halves may differ in width.
+A job has a status *s* and *g* GPUs, by a fixed table. Its duration is ``exp(m + b_s + c log2 g + w(z))``, cut at
+the longest published run (less for failed and wide jobs), with z standard normal and ``w(z) = lower_sd * z`` below zero
+and ``upper_sd * z`` above: a log-normal whose two halves may differ in width.
 
 Six parameters (m, b_cancelled, b_failed, c, lower_sd, upper_sd) are solved from six figures: median and mean duration,
 GPU time per job, its split by status (two), and how far a typical job is from the median on the log scale. The last is
@@ -34,8 +34,9 @@ TYPICAL_LOG_ERROR: Final = 2.0
 #: Of the jobs with several GPUs, how common each doubling (2, 4, 8, …) is before the mean is fitted; a full node of
 #: eight is the favourite.
 DOUBLING_WEIGHTS: Final = (1.0, 0.9, 2.0, 0.5, 0.35, 0.25, 0.15, 0.1, 0.06, 0.04, 0.03)
-#: Odds of being cancelled, per doubling of GPUs: wide jobs are stopped by hand more often than narrow ones.
-CANCEL_ODDS_PER_DOUBLING: Final = 1.15
+#: Cancelled jobs hold more GPU time than their number tells, by a published factor. Most of it is duration; the odds of
+#: being cancelled grow per doubling of GPUs by the factor to this power.
+CANCELLED_WIDTH_PART: Final = 0.1
 #: Failed jobs spread wider: many break in the first minute, some after days.
 FAILED_SPREAD: Final = 1.3
 #: The longest failed run against the longest of all: what breaks, breaks within days.
@@ -170,7 +171,7 @@ def job_law(name: str, *, max_gpus: int) -> JobLaw:
     """
     log = published_log(name)
     gpus, widths = _gpu_demand(log.mean_gpus, max_gpus)
-    probability = _with_status(widths, np.array(log.status_shares), gpus)
+    probability = _with_status(widths, log, gpus)
     start = np.array([np.log(log.median_duration_s), 0.3, -0.3, 0.1, np.log(2.0), np.log(2.6)])
 
     def miss(x: Floats) -> Floats:
@@ -244,11 +245,11 @@ def _gpu_demand(mean_gpus: float, max_gpus: int) -> tuple[npt.NDArray[np.int64],
     return gpus, shares(tilt)
 
 
-def _with_status(widths: Floats, statuses: Floats, gpus: npt.NDArray[np.int64]) -> Floats:
+def _with_status(widths: Floats, log: PublishedLog, gpus: npt.NDArray[np.int64]) -> Floats:
     """Table of status by width with both margins exact (iterative proportional fitting of the odds)."""
+    statuses = np.array(log.status_shares) / sum(log.status_shares)
     table = np.ones((3, len(gpus)))
-    table[1] = CANCEL_ODDS_PER_DOUBLING ** np.log2(gpus)
-    statuses = statuses / statuses.sum()
+    table[1] = (log.gpu_time_shares[1] / statuses[1]) ** (CANCELLED_WIDTH_PART * np.log2(gpus))
     for _ in range(200):
         table *= (statuses / table.sum(axis=1))[:, None]
         table *= widths / table.sum(axis=0)
