@@ -24,6 +24,8 @@ from analysis.plots.style import (
 
 __all__ = ["plot_captured_share", "plot_policies", "plot_prediction_errors", "plot_predictor_scores"]
 
+#: A share of the oracle's gain that counts as none.
+NOTHING = 0.005
 #: Colour and mark of each role of a prediction; the mark tells them apart in grey.
 ROLES = {
     "base": ("base policy", INK, "|"),
@@ -205,7 +207,8 @@ def plot_policies(table: pl.DataFrame, *, ax: Axes | None = None) -> Axes:
     title="Share of the oracle's gain",
     caption=(
         "How much of what perfect predictions would gain each predictor gains: 100 % = as good as knowing every "
-        "duration, 0 % = no better than the base. Pairs where even the oracle gains nothing are left out."
+        "duration, 0 % = no better than the base. Shown are the pairs of policies in which knowing nothing gains "
+        "nothing, so that the share measures the predictions."
     ),
     height_in=lambda table: _rows_height(_captured(table).height) + 0.3,
     has_content=lambda table: _captured(table).height > 0,
@@ -232,7 +235,7 @@ def plot_captured_share(table: pl.DataFrame, *, ax: Axes | None = None) -> Axes:
     for index, (cluster, pair) in enumerate(pairs):
         part = wide.filter((pl.col("cluster") == cluster) & (pl.col("pair") == pair))
         places = [names.index(name) + (index - (len(pairs) - 1) / 2) * 0.8 / len(pairs) for name in part["predictor"]]
-        label = f"{pair.replace('->', '→')}, {cluster}"
+        label = f"{pair.split(' -> ')[-1]}, {cluster}"
         mark = "osD^vP*Xhp"[index % 10]
         color = PALETTE[index % len(PALETTE)]
         ax.scatter(part["captured_share"], places, color=color, marker=mark, s=24, label=label, zorder=3)
@@ -244,13 +247,18 @@ def plot_captured_share(table: pl.DataFrame, *, ax: Axes | None = None) -> Axes:
     ax.axvline(0, color=INK, linewidth=0.8)
     ax.axvline(1, color=INK, linewidth=0.8, linestyle=(0, (4, 2)))
     ax.set_ylabel("Prediction")
-    legend(ax, num_columns=2, place="outside")
+    legend(ax, num_columns=3, place="outside")
     return style_axes(ax, grid="x")
 
 
 def _captured(table: pl.DataFrame) -> pl.DataFrame:
-    """Rows with a share, of the pairs where a share measures the quality of predictions, oracle left out."""
+    """Rows with a share, of the pairs where it measures the quality of predictions; the oracle is left out.
+
+    Those are the pairs in which knowing nothing gains nothing: elsewhere part of the gain is the policy's own.
+    """
     needed = {"captured_share", "like_for_like", "role"}
     if not needed <= set(table.columns):
         return table.head(0)
-    return table.filter(pl.col("captured_share").is_not_null() & pl.col("like_for_like") & (pl.col("role") != "oracle"))
+    blind = table.filter((pl.col("role") == "knows_nothing") & (pl.col("captured_share").abs() < NOTHING))
+    fair = table.join(blind, on=["cluster", "pair"], how="semi", maintain_order="left").filter("like_for_like")
+    return fair.filter(pl.col("captured_share").is_not_null() & (pl.col("role") != "oracle"))
