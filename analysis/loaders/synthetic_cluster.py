@@ -50,7 +50,7 @@ def plan_cluster(log: PublishedLog, *, num_gpu_jobs: int) -> ClusterPlan:
 
     With the published number of jobs this is the published cluster. Fewer jobs shorten the window down to
     `MIN_WINDOW_DAYS`, then shrink the cluster until its widest job would be too narrow for the published mean, then
-    shorten the window again; more jobs lengthen the window.
+    shorten the window again; more jobs lengthen the window. Virtual clusters are the published number at most.
 
     Examples
     --------
