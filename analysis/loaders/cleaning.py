@@ -148,12 +148,8 @@ def _fields(lines: _Lines, separator: str) -> tuple[list[str], int]:
         if len(rows) == 1:
             return rows[0], span
         break
-    return _lenient(text, separator), 1
-
-
-def _lenient(text: str, separator: str) -> list[str]:
-    """Fields of a single line whose quotes are not those of CSV: the quotes are ordinary characters."""
-    return next(csv.reader([text], delimiter=separator, quoting=csv.QUOTE_NONE), [])
+    # Quotes that are not those of CSV are ordinary characters.
+    return text.split(separator), 1
 
 
 def _fit(fields: list[str], num: int, *, separator: str, place: int | None) -> list[str] | None:

@@ -23,7 +23,7 @@ from analysis.loaders.files import BOMS_NOT_UTF8, open_bytes, payload, peek, rea
 from analysis.loaders.rows import reject_table
 from analysis.loaders.survey import survey
 
-__all__ = ["Delimited", "has_columns", "read_delimited"]
+__all__ = ["Delimited", "has_columns", "read_delimited", "require_columns"]
 
 LINE: Final = "_line"
 UNDECODABLE: Final = "_undecodable"
@@ -148,7 +148,7 @@ def read_delimited(
     with readable(path):
         with _open(source) as stream:
             layout = _read_layout(path, stream, separator=separator, names=names, required=required)
-        _require(path, layout.columns, required)
+        require_columns(path, layout.columns, required)
         with _open(source) as stream:
             _skip(stream, layout.header_line)
             look = survey(stream, separator=layout.separator.encode(), seps_per_line=len(layout.fields) - 1)
@@ -235,7 +235,14 @@ def _unique(columns: Sequence[str]) -> tuple[str, ...]:
     return tuple(unique)
 
 
-def _require(path: Path, columns: Sequence[str], required: Collection[str]) -> None:
+def require_columns(path: Path, columns: Sequence[str], required: Collection[str]) -> None:
+    """Refuse a file that lacks columns; the message lists those found and those that come close.
+
+    Raises
+    ------
+    BadFileError
+        Of kind ``wrong_columns``.
+    """
     missing = [name for name in required if name not in columns]
     if not missing:
         return

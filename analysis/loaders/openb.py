@@ -33,7 +33,7 @@ import polars as pl
 
 from analysis.loaders.beside import finish_table
 from analysis.loaders.cells import Cell, integer, map_status, number, read_cells, text, words
-from analysis.loaders.delimited import has_columns, read_delimited
+from analysis.loaders.delimited import has_columns, read_delimited, require_columns
 from analysis.loaders.finish import finish_trace
 from analysis.loaders.loading import assign_roles
 from analysis.loaders.registry import loader
@@ -49,6 +49,8 @@ META: Final = TraceMeta(
     coverage="pods of one cluster as the FGD paper samples them; variants are re-samplings",
 )
 PODS: Final = ("name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli")
+#: What a pod list has beside these, all of it or nothing.
+TIMED: Final = ("gpu_spec", "qos", "pod_phase", "creation_time", "deletion_time", "scheduled_time")
 NODES: Final = ("sn", "cpu_milli", "memory_mib", "gpu", "model")
 MILLI: Final = 1e-3
 MIB_TO_GIB: Final = 1 / 1024
@@ -113,6 +115,8 @@ def read_openb(paths: Sequence[Path], *, timezone: str | None = None, name: str 
     """
     files = assign_roles(paths, main="pods", roles={"pods": _is_pods, "nodes": _is_nodes}, loader="openb")
     raws = [read_delimited(files["pods"], required=PODS)]
+    if set(TIMED) & set(raws[0].columns):
+        require_columns(files["pods"], raws[0].columns, (*PODS, *TIMED))
     tables = {}
     if "nodes" in files:
         raws.append(read_delimited(files["nodes"], required=NODES))

@@ -33,6 +33,7 @@ from typing import Any, Final
 
 import polars as pl
 
+from analysis import schema
 from analysis.errors import UsageError
 from analysis.loaders.cells import map_status
 from analysis.loaders.delimited import LINE
@@ -44,7 +45,7 @@ from analysis.loaders.philly_machines import Machines, is_machine_list, read_mac
 from analysis.loaders.records import read_records
 from analysis.loaders.registry import loader
 from analysis.loaders.rows import RawRows
-from analysis.loaders.zones import to_utc
+from analysis.loaders.zones import ZoneNotes, to_utc
 from analysis.metrics import US_PER_S
 from analysis.trace import Trace, TraceMeta
 
@@ -103,15 +104,15 @@ def read_philly(
     meta = replace(META, name=name or META.name)
     if timezone:
         meta = replace(meta, time_zone=timezone, time_zone_certainty="given")
-    gathered = gather_attempts(log.records)
+    choices = ZoneNotes()
+    gathered = gather_attempts(log.records, zone=meta.time_zone, notes=choices)
     found = machines.settle(gathered.attempts)
     jobs = _jobs(log.records, gathered, found)
-    taken = _snapshot(snapshot, jobs, gathered)
-    jobs = _durations(jobs, taken)
+    jobs = jobs.with_columns(to_utc(jobs["submit_time"], zone=meta.time_zone, notes=choices))
+    jobs = _durations(jobs, _snapshot(snapshot, jobs, gathered, zone=meta.time_zone))
     raws: list[RawRows] = [log, *([machines.raw] if machines.raw else [])]
-    attempts = _utc(gathered.attempts, meta.time_zone)
-    tables = {"attempts": attempts.drop("highest"), "nodes": found.nodes, "rejects": machines.rejects}
-    notes = [f"Times read in {meta.time_zone}.", *found.notes]
+    tables = {"attempts": gathered.attempts.drop("highest"), "nodes": found.nodes, "rejects": machines.rejects}
+    notes = [f"Times read in {meta.time_zone}.", *found.notes, *choices.sentences(meta.time_zone)]
     return finish_trace(jobs, meta=meta, raws=raws, tables=tables, notes=notes)
 
 
@@ -147,17 +148,17 @@ def _jobs(records: Sequence[tuple[int, dict[str, Any]]], gathered: Gathered, mac
     ).drop("submitted")
 
 
-def _snapshot(asked: str | None, jobs: pl.DataFrame, gathered: Gathered) -> pl.Expr | None:
+def _snapshot(asked: str | None, jobs: pl.DataFrame, gathered: Gathered, *, zone: str) -> pl.Expr | None:
     if asked is None:
         return None
     if asked == "last":
         lasts = [jobs["submit_time"].max(), gathered.attempts["start_time"].max(), gathered.attempts["end_time"].max()]
-        return pl.lit(max((time for time in lasts if time is not None), default=None), dtype=pl.Datetime("us"))
-    taken = pl.select(parse_times(pl.lit(asked))).item()
-    if taken is None:
+        return pl.lit(max((time for time in lasts if time is not None), default=None), dtype=schema.TIME)
+    taken = pl.select(parse_times(pl.lit(asked))).to_series()
+    if taken.null_count():
         msg = f"philly: snapshot is {asked!r}; expected 'YYYY-MM-DD HH:MM:SS' in the log's zone, or 'last'."
         raise UsageError(msg)
-    return pl.lit(taken, dtype=pl.Datetime("us"))
+    return pl.lit(to_utc(taken, zone=zone).item(), dtype=schema.TIME)
 
 
 def _durations(jobs: pl.DataFrame, snapshot: pl.Expr | None) -> pl.DataFrame:
@@ -170,7 +171,3 @@ def _durations(jobs: pl.DataFrame, snapshot: pl.Expr | None) -> pl.DataFrame:
         bound = pl.when(so_far >= 0).then(pl.col("finished_s") + so_far)
     duration = pl.when(is_running.fill_null(value=False)).then(bound).otherwise("busy_s")
     return jobs.with_columns(duration_s=duration).drop("busy_s", "finished_s", "last_start")
-
-
-def _utc(attempts: pl.DataFrame, zone: str) -> pl.DataFrame:
-    return attempts.with_columns(to_utc(attempts[name], zone=zone) for name in ("start_time", "end_time"))

@@ -9,6 +9,7 @@ from typing import Any, Final
 import polars as pl
 
 from analysis.loaders.delimited import LINE
+from analysis.loaders.zones import ZoneNotes, to_utc
 from analysis.metrics import US_PER_S
 
 __all__ = ["Gathered", "gather_attempts", "parse_times"]
@@ -33,10 +34,10 @@ class Gathered:
     Attributes
     ----------
     attempts : DataFrame, one row per attempt
-        ``_line`` (the job's record), the columns of ``schema.ATTEMPTS`` with naive times, and ``highest``: per node
+        ``_line`` (the job's record), the columns of ``schema.ATTEMPTS``, and ``highest``: per node
         the number of GPUs that the attempt's GPU indices imply.
     jobs : DataFrame, one row per record that has attempts
-        ``_line``, ``start_time``, ``end_time`` (naive), ``busy_s`` (sum, null if a time is missing), ``finished_s``
+        ``_line``, ``start_time``, ``end_time``, ``busy_s`` (sum, null if a time is missing), ``finished_s``
         (sum of the attempts before the last), ``last_start``, ``num_gpus``, ``num_nodes``, ``num_attempts``,
         ``censoring`` (null: as the times say), ``flag_invalid_times``, ``_problem``.
     """
@@ -50,13 +51,18 @@ def parse_times(text: pl.Expr) -> pl.Expr:
     return text.str.to_datetime("%Y-%m-%d %H:%M:%S", time_unit="us", strict=False)
 
 
-def gather_attempts(records: Sequence[tuple[int, dict[str, Any]]]) -> Gathered:
+def gather_attempts(records: Sequence[tuple[int, dict[str, Any]]], *, zone: str, notes: ZoneNotes) -> Gathered:
     """Make the attempts table of a log, and the sums per job.
 
     Parameters
     ----------
     records : sequence of (int, dict)
         Number and content of each job's record.
+    zone : str
+        IANA name of the zone of the log's times: lengths are taken between instants, so a clock change in an attempt
+        does not count.
+    notes : ZoneNotes
+        Counts the times for which a choice was made.
 
     Returns
     -------
@@ -64,7 +70,10 @@ def gather_attempts(records: Sequence[tuple[int, dict[str, Any]]]) -> Gathered:
         A job without attempts is in neither table's rows but has ``censoring`` never_started in ``jobs``.
     """
     raw = pl.DataFrame(list(_rows(records)), schema=SCHEMA, orient="row")
-    attempts = raw.with_columns(start_time=parse_times(pl.col("start")), end_time=parse_times(pl.col("end")))
+    attempts = raw.with_columns(
+        to_utc(raw.select(parse_times(pl.col(name)).alias(f"{name}_time")).to_series(), zone=zone, notes=notes)
+        for name in ("start", "end")
+    )
     length = (pl.col("end_time") - pl.col("start_time")).dt.total_microseconds() / US_PER_S
     unreadable = (pl.col("start").is_not_null() & pl.col("start_time").is_null()) | (
         pl.col("end").is_not_null() & pl.col("end_time").is_null()
