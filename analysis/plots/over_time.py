@@ -46,6 +46,9 @@ def plot_arrivals_by_hour(table: pl.DataFrame, *, ax: Axes | None = None) -> Axe
     grid = np.full((7, 24), np.nan)
     grid[table["weekday"].to_numpy().astype(int) - 1, table["hour"].to_numpy().astype(int)] = table["jobs_per_hour"]
     mesh = ax.pcolormesh(np.arange(25) - 0.5, np.arange(8) - 0.5, np.ma.masked_invalid(grid), cmap="cividis", vmin=0)
+    # Viewers leave hair lines between cells that only touch.
+    mesh.set_edgecolor("face")
+    mesh.set_linewidth(0.4)
     ax.set_yticks(range(7), labels=WEEKDAYS)
     ax.set_xticks(range(0, 24, 3))
     ax.set_ylim(6.5, -0.5)
@@ -57,6 +60,7 @@ def plot_arrivals_by_hour(table: pl.DataFrame, *, ax: Axes | None = None) -> Axe
     if bar.solids is not None:
         # As vectors: a picture inside the picture would need a data address.
         bar.solids.set_rasterized(False)
+        bar.solids.set_edgecolor("face")
     return style_axes(ax, grid="none")
 
 
@@ -141,7 +145,13 @@ def plot_running_gpus(table: pl.DataFrame, *, ax: Axes | None = None, total_gpus
     ax = ax or new_axes()
     places = _time_axis(ax, table["time"])
     ax.fill_between(
-        places, table["mean_gpus"].to_numpy(), step="post", color=PALETTE[0], alpha=0.35, linewidth=0, label="mean"
+        places,
+        table["mean_gpus"].to_numpy(),
+        step="post",
+        color=PALETTE[0],
+        alpha=0.35,
+        linewidth=0,
+        label=f"mean per {_bin_text(table)}",
     )
     ax.step(places, table["max_gpus"].to_numpy(), where="post", color=PALETTE[3], linewidth=0.9, label="highest")
     if total_gpus:
@@ -149,5 +159,5 @@ def plot_running_gpus(table: pl.DataFrame, *, ax: Axes | None = None, total_gpus
     ax.set_ylim(bottom=0)
     ax.set_ylabel("GPUs in use")
     ax.yaxis.set_major_formatter("{x:,.0f}")
-    legend(ax, title=f"per {_bin_text(table)}", num_columns=3, place="outside")
+    legend(ax, num_columns=3, place="outside")
     return style_axes(ax)

@@ -129,7 +129,8 @@ def _prediction_columns(table: pl.DataFrame) -> list[str]:
 
 
 def _pair_rows(table: pl.DataFrame) -> list[tuple[str, str]]:
-    return unique_pairs(table.select("cluster", "pair").iter_rows())
+    known = table.filter(pl.col("mean_jct_s").is_not_null())
+    return unique_pairs(known.select("cluster", "pair").iter_rows())
 
 
 def _hours_axis(ax: Axes) -> None:
@@ -160,6 +161,7 @@ def unique_pairs(rows: Iterable[tuple[object, ...]]) -> list[tuple[str, str]]:
         "is one base policy and the policy that it is compared with, under predictions of differing quality."
     ),
     height_in=lambda table: 1.5 + 0.34 * max(len(_pair_rows(table)), 2),
+    has_content=lambda table: bool(_pair_rows(table)),
 )
 def plot_policies(table: pl.DataFrame, *, ax: Axes | None = None) -> Axes:
     """Draw the mean JCT of base, knows nothing, predicted and oracle for every pair of policies and cluster.
@@ -210,7 +212,7 @@ def plot_policies(table: pl.DataFrame, *, ax: Axes | None = None) -> Axes:
         "duration, 0 % = no better than the base. Shown are the pairs of policies in which knowing nothing gains "
         "nothing, so that the share measures the predictions."
     ),
-    height_in=lambda table: _rows_height(_captured(table).height) + 0.3,
+    height_in=lambda table: _share_height(_captured(table)),
     has_content=lambda table: _captured(table).height > 0,
 )
 def plot_captured_share(table: pl.DataFrame, *, ax: Axes | None = None) -> Axes:
@@ -229,7 +231,7 @@ def plot_captured_share(table: pl.DataFrame, *, ax: Axes | None = None) -> Axes:
         The axes drawn into.
     """
     wide = _captured(table)
-    ax = ax or new_axes(height_in=_rows_height(wide.height) + 0.3)
+    ax = ax or new_axes(height_in=_share_height(wide))
     names = unique(wide["predictor"].to_list())
     pairs = _pair_rows(wide)
     for index, (cluster, pair) in enumerate(pairs):
@@ -249,6 +251,11 @@ def plot_captured_share(table: pl.DataFrame, *, ax: Axes | None = None) -> Axes:
     ax.set_ylabel("Prediction")
     legend(ax, num_columns=3, place="outside")
     return style_axes(ax, grid="x")
+
+
+def _share_height(shares: pl.DataFrame) -> float:
+    num_pairs = shares.select("cluster", "pair").n_unique()
+    return 1.2 + 0.07 * num_pairs + shares["predictor"].n_unique() * max(0.3, 0.09 * num_pairs)
 
 
 def _captured(table: pl.DataFrame) -> pl.DataFrame:

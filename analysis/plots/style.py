@@ -37,7 +37,7 @@ PALETTE: Final = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#56B4E9", "#CC79A
 #: A curve differs from its neighbours by more than its colour, for print in grey.
 DASHES: Final = ("-", (0, (5, 1.5)), (0, (1.5, 1)), (0, (6, 1.5, 1, 1.5)), (0, (3, 1)), (0, (8, 2)), (0, (1, 2)))
 #: Narrow, so that a figure is legible on a telephone without zooming and in a column of print.
-SIZE_IN: Final = (5.0, 3.3)
+SIZE_IN: Final = (4.4, 3.1)
 TEXT_PT: Final = 9
 SMALL_PT: Final = 8
 

@@ -31,6 +31,12 @@ GAIN_COLUMNS: Final = (
 )
 
 
+SHARE_TEXT: Final = (
+    "100 % = as good as knowing every duration, 0 % = no better than the base. Where knowing nothing has a share too, "
+    "that much is the policy's own and needs no predictions."
+)
+
+
 @dataclass
 class Block:
     """One thing to read.
@@ -84,10 +90,20 @@ def figure_block(
     return Block(spec.title, text=spec.caption, definition=definition, svg=svg)
 
 
-def _summary_columns(trace: Trace, summary: pl.DataFrame) -> tuple[str, ...]:
-    """Columns of the summary that mean something; instants do not on a clock that counts from the start."""
-    is_relative = trace.meta.clock == "relative"
-    return tuple(n for n, dtype in summary.schema.items() if n != "trace" and not (is_relative and dtype.is_temporal()))
+def _summary_views(trace: Trace, summary: pl.DataFrame) -> list[tuple[str, TableView]]:
+    """Counts and measures of the summary that mean something for this log."""
+    shown = summary.drop("trace")
+    if trace.meta.clock == "relative":
+        shown = shown.drop(pl.selectors.temporal())
+    # Nobody named is not the same as nobody there.
+    unnamed = [name for name in ("num_users", "num_vcs") if not summary[name][0]]
+    shown = shown.drop(*unnamed, *(["peak_daily_users"] if "num_users" in unnamed else []))
+    counts = tuple(name for name, dtype in shown.schema.items() if not dtype.is_float())
+    measures = tuple(name for name in shown.columns if name not in counts)
+    return [
+        ("How much", transposed_view(shown, columns=counts)),
+        ("How long and how large", transposed_view(shown, columns=measures)),
+    ]
 
 
 def _logged(trace: Trace, tables: Mapping[str, pl.DataFrame], *names: str) -> list[Block]:
@@ -107,15 +123,14 @@ def _table_blocks(tables: Mapping[str, pl.DataFrame], name: str, **view: Any) ->
 
 def workload_sections(trace: Trace, tables: Mapping[str, pl.DataFrame], replayed: Replayed) -> list[Section]:
     """Sections on the workload: size, durations, demand, outcomes, arrivals, waits and use, tenants."""
-    overview = Block(
-        "Summary",
-        definition=CHARACTERIZATIONS["summary"].definition,
-        table=transposed_view(tables["summary"], columns=_summary_columns(trace, tables["summary"])),
-    )
+    overview = [
+        Block(title, definition=CHARACTERIZATIONS["summary"].definition, table=view)
+        for title, view in _summary_views(trace, tables["summary"])
+    ]
     durations = _logged(trace, tables, "duration_cdf", "duration_cdf_gpu_time")
     durations += _table_blocks(tables, "duration_quantiles", columns=DURATION_COLUMNS)
     return [
-        Section("overview", "Overview", blocks=[overview, *_logged(trace, tables, "arrivals_over_time")]),
+        Section("overview", "Overview", blocks=overview),
         Section("durations", "Durations", blocks=durations),
         Section(
             "demand",
@@ -126,7 +141,7 @@ def workload_sections(trace: Trace, tables: Mapping[str, pl.DataFrame], replayed
                 *_table_blocks(tables, "status"),
             ],
         ),
-        Section("arrivals", "Arrivals by hour and weekday", blocks=_logged(trace, tables, "arrivals_by_hour")),
+        Section("arrivals", "Arrivals", blocks=_logged(trace, tables, "arrivals_by_hour", "arrivals_over_time")),
         Section("waits", "Queueing delay and GPUs in use", blocks=_waits_and_use(trace, tables, replayed)),
         Section("tenants", "Users and virtual clusters", blocks=_logged(trace, tables, "top_vcs", "top_users")),
     ]
@@ -150,9 +165,12 @@ def _waits_and_use(trace: Trace, tables: Mapping[str, pl.DataFrame], replayed: R
 def _from_replays(name: str, replayed: Replayed, *, reason: str) -> list[Block]:
     blocks = []
     for policy, tables in replayed.tables.items():
-        block = figure_block(name, tables[FIGURES[name].table], missing=reason, label=f"{name}-{policy}")
+        none = f"{reason} In the replay under {policy} no job finished."
+        block = figure_block(name, tables[FIGURES[name].table], missing=none, label=f"{name}-{policy}")
         block.title = f"{block.title}: replayed under {policy}"
-        block.text = f"{reason} This is not the log but its replay under {policy} on {replayed.where}. {block.text}"
+        if block.svg:
+            where = replayed.where[policy]
+            block.text = f"{reason} This is not the log but its replay under {policy} on {where}. {block.text}"
         blocks.append(block)
     return blocks
 
@@ -205,9 +223,24 @@ def gains_section(gains: pl.DataFrame | None) -> Section:
         text = f"{int(part['num_gpus'][0]):,} GPUs" + (f", load {load:.2f}" if load is not None else "")
         reasons = part.filter(pl.col("reason").is_not_null()).select("pair", "reason").unique(maintain_order=True)
         text += "".join(f". {pair}: {reason}" for pair, reason in reasons.iter_rows()) + "."
-        view = table_view(part, columns=GAIN_COLUMNS)
-        section.blocks.append(Block(f"Comparison on the {cluster} cluster", text=text, table=view, is_wide=True))
+        place = f"{cluster} cluster"
+        jct, share = side_by_side(part, "mean_jct_s"), side_by_side(part, "captured_share")
+        every = table_view(part, columns=GAIN_COLUMNS)
+        section.blocks += [
+            Block(f"Mean completion time, {place}", text=text, table=jct, is_wide=True),
+            Block(f"Share of the oracle's gain, {place}", text=SHARE_TEXT, table=share, is_wide=True),
+            Block(f"All numbers, {place}", table=every, is_wide=True, is_folded=True),
+        ]
     return section
+
+
+def side_by_side(part: pl.DataFrame, column: str) -> TableView:
+    """One row per pair of policies: the base, then one column per prediction."""
+    names = part["predictor"].unique(maintain_order=True).to_list()
+    base = ["base_mean_jct_s"] if column == "mean_jct_s" else []
+    wide = part.pivot("predictor", index=["pair", *base], values=column, aggregate_function="first")
+    suffix = "_s" if column.endswith("_s") else "_share"
+    return table_view(wide.select("pair", *base, *(pl.col(name).alias(f"{name}{suffix}") for name in names)))
 
 
 def _no_share(gains: pl.DataFrame) -> str:

@@ -16,6 +16,8 @@ __all__ = ["find", "gain_findings", "score_findings"]
 Tables = Mapping[str, pl.DataFrame]
 #: Of a log that holds less than this share of its cluster, occupancy says nothing about the cluster.
 LEAST_COVERAGE: Final = 0.2
+#: How a sentence begins that is about a cluster of the comparison.
+PLACES: Final = {"own": "On its own cluster", "mixed": "On a mixed cluster of the same size"}
 WEEKDAYS: Final = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 
 
@@ -54,7 +56,9 @@ def size(tables: Tables) -> str | None:
         )
         if row[name]
     ]
-    return f"{text}: {', '.join(parts)}. GPU jobs used {number_text(row['gpu_hours'])} GPU-hours."
+    kinds = f": {', '.join(parts)}." if len(parts) > 1 else f", all of them {parts[0].split(' ', 1)[1]}."
+    used = f" They used {number_text(row['gpu_hours'])} GPU-hours." if row["gpu_hours"] else ""
+    return f"{text}{kinds}{used}"
 
 
 def durations(tables: Tables) -> str | None:
@@ -224,7 +228,7 @@ def gain_findings(gains: pl.DataFrame | None) -> list[str]:
         chosen = fair.filter(pl.col("pair") == pair) if pair else fair.head(0)
         text = _gain_sentence(chosen)
         if text:
-            found.append(f"On the {cluster} cluster {text}")
+            found.append(f"{PLACES.get(str(cluster), f'On {cluster}')}, {text}")
     return found
 
 

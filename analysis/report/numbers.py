@@ -121,7 +121,14 @@ def _heading(name: str) -> str:
     if name in HEADINGS:
         return HEADINGS[name]
     plain = name.removesuffix("_s").removesuffix("_share").removeprefix("num_").replace("_", " ")
-    return plain.replace("gpus", "GPUs").replace("gpu ", "GPU ").replace("jct", "completion time").replace("vcs", "VCs")
+    return (
+        plain.replace("gpus", "GPUs")
+        .replace("gpu ", "GPU ")
+        .replace("jct", "completion time")
+        .replace("vcs", "VCs")
+        .replace("cpu", "CPU")
+        .replace("mae", "mean |error|")
+    )
 
 
 def table_view(table: pl.DataFrame, *, columns: tuple[str, ...] | None = None) -> TableView:

@@ -19,10 +19,10 @@ __all__ = ["Replayed", "as_replayed", "characterize_replays"]
 
 @dataclass(frozen=True)
 class Replayed:
-    """Result tables by policy, and in words where the jobs were replayed."""
+    """Result tables by policy, and by policy in words where the jobs were replayed."""
 
     tables: dict[str, dict[str, pl.DataFrame]] = field(default_factory=dict)
-    where: str = "the cluster of the notes"
+    where: dict[str, str] = field(default_factory=dict)
 
 
 def as_replayed(jobs: pl.DataFrame, schedule: pl.DataFrame) -> pl.DataFrame:
@@ -49,12 +49,11 @@ def as_replayed(jobs: pl.DataFrame, schedule: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def characterize_replays(
-    jobs: pl.DataFrame, replays: Mapping[str, ReplayResult] | None, *, where: str | None = None
-) -> Replayed:
+def characterize_replays(jobs: pl.DataFrame, replays: Mapping[str, ReplayResult] | None) -> Replayed:
     """Compute the tables of queueing delay and GPUs in use of each replay, by policy."""
-    tables = {}
+    tables, where = {}, {}
     for policy, result in (replays or {}).items():
         as_if = as_replayed(jobs, result.schedule)
         tables[policy] = {"queueing_delay_cdf": queueing_delay_cdf(as_if), "running_gpus": running_gpus(as_if)}
-    return Replayed(tables, where) if where else Replayed(tables)
+        where[policy] = f"a cluster of {result.cluster.num_gpus:,} GPUs ({result.cluster.name})"
+    return Replayed(tables, where)
