@@ -14,6 +14,7 @@ import polars as pl
 
 from analysis import schema
 from analysis.errors import BadFileError, HindcastError, SchemaVersionError, UnknownNameError, UsageError
+from analysis.table_file import TableFile
 
 __all__ = ["LoadReport", "Trace", "TraceMeta", "write_folder"]
 
@@ -111,26 +112,32 @@ class Trace:
         As ``analysis.schema.JOBS`` says; checked.
     meta : TraceMeta
         What is known beside the tables.
-    tables : mapping of str to DataFrame, optional
-        Any of nodes, capacity, attempts, usage, usage_series, rejects; a table that is not given is empty.
+    tables : mapping of str to DataFrame or TableFile, optional
+        Any of nodes, capacity, attempts, usage, usage_series, rejects; a table that is not given is empty. A
+        `TableFile` stays on disk until its rows are asked for.
 
     Raises
     ------
     SchemaError
         If a table breaks its schema; all violations at once.
+    BadFileError
+        If the Parquet file of a table is not readable or has other columns.
     """
 
     def __init__(
-        self, jobs: pl.DataFrame, *, meta: TraceMeta, tables: Mapping[str, pl.DataFrame] | None = None
+        self, jobs: pl.DataFrame, *, meta: TraceMeta, tables: Mapping[str, pl.DataFrame | TableFile] | None = None
     ) -> None:
         schema.validate_jobs(jobs)
         self.meta = meta
-        self._folder: Path | None = None
-        self._tables: dict[str, pl.DataFrame] = {"jobs": jobs}
+        self._tables: dict[str, pl.DataFrame | TableFile] = {"jobs": jobs}
+        self._collected: dict[str, pl.DataFrame] = {}
         for name, table in (tables or {}).items():
             if name not in schema.TABLES or name == "jobs":
                 raise UnknownNameError(kind="table beside the jobs", found=name, known=set(schema.TABLES) - {"jobs"})
-            schema.validate_table(name, table)
+            if isinstance(table, TableFile):
+                table.check(name)
+            else:
+                schema.validate_table(name, table)
             self._tables[name] = table
 
     def table(self, name: str) -> pl.DataFrame:
@@ -143,18 +150,21 @@ class Trace:
         """
         if name not in schema.TABLES:
             raise UnknownNameError(kind="table of a trace", found=name, known=schema.TABLES)
-        if name not in self._tables:
-            self._tables[name] = self.scan(name).collect()
-        return self._tables[name]
+        table = self._tables.get(name)
+        if isinstance(table, pl.DataFrame):
+            return table
+        if name not in self._collected:
+            self._collected[name] = table.scan().collect() if table else schema.empty_table(name)
+        return self._collected[name]
 
     def scan(self, name: str = "jobs") -> pl.LazyFrame:
-        """One table as a lazy frame; of a trace read from disk only what a query needs is read."""
+        """One table as a lazy frame; of a table that lies on disk only what a query needs is read."""
         if name not in schema.TABLES:
             raise UnknownNameError(kind="table of a trace", found=name, known=schema.TABLES)
-        if name in self._tables:
-            return self._tables[name].lazy()
-        path = self._folder / f"{name}.parquet" if self._folder else None
-        return pl.scan_parquet(path) if path and path.exists() else schema.empty_table(name).lazy()
+        table = self._tables.get(name)
+        if isinstance(table, TableFile):
+            return table.scan()
+        return schema.empty_table(name).lazy() if table is None else table.lazy()
 
     @property
     def jobs(self) -> pl.DataFrame:
@@ -188,13 +198,19 @@ class Trace:
 
     def replace_jobs(self, jobs: pl.DataFrame) -> Trace:
         """Make the same trace with another jobs table (a filter, added predictions are not part of it)."""
-        tables = {name: self.table(name) for name in schema.TABLES if name != "jobs"}
-        return Trace(jobs, meta=self.meta, tables=tables)
+        return Trace(jobs, meta=self.meta, tables=self._beside())
 
     def with_meta(self, **changes: Any) -> Trace:
         """Make the same trace with some metadata replaced."""
-        tables = {name: self.table(name) for name in schema.TABLES if name != "jobs"}
-        return Trace(self.jobs, meta=replace(self.meta, **changes), tables=tables)
+        return Trace(self.jobs, meta=replace(self.meta, **changes), tables=self._beside())
+
+    def with_tables(self, **tables: pl.DataFrame | TableFile) -> Trace:
+        """Make the same trace with some of the tables beside the jobs added or replaced."""
+        return Trace(self.jobs, meta=self.meta, tables={**self._beside(), **tables})
+
+    def _beside(self) -> dict[str, pl.DataFrame | TableFile]:
+        """The tables beside the jobs, those on disk unread."""
+        return {name: table for name, table in self._tables.items() if name != "jobs"}
 
     def write(self, folder: Path | str) -> Path:
         """Write the trace as a folder of Parquet files; a Trace that is there already is replaced as a whole.
@@ -214,13 +230,15 @@ class Trace:
         UsageError
             If something else than a Trace is there.
         """
-        files = {f"{name}.parquet": self.table(name) for name in schema.TABLES}
         header = {"format": FORMAT_NAME, "schema_version": schema.SCHEMA_VERSION, **asdict(self.meta)}
 
         def fill(target: Path) -> None:
-            for file_name, table in files.items():
-                if file_name == "jobs.parquet" or table.height:
-                    table.write_parquet(target / file_name)
+            for name, table in self._tables.items():
+                path = target / f"{name}.parquet"
+                if isinstance(table, TableFile):
+                    shutil.copyfile(table.path, path)
+                elif name == "jobs" or table.height:
+                    table.write_parquet(path)
             (target / META_FILE).write_text(json.dumps(header, indent=1, sort_keys=True) + "\n", encoding="utf-8")
 
         return write_folder(Path(folder), fill, marker=META_FILE)
@@ -237,37 +255,12 @@ class Trace:
         folder = Path(folder)
         trace = cls.__new__(cls)
         trace.meta = _read_meta(folder)
-        trace._folder = folder
-        trace._tables = {}
-        for name in schema.TABLES:
-            path = folder / f"{name}.parquet"
-            if path.exists():
-                _check_parquet(path, name)
+        files = {name: TableFile(folder / f"{name}.parquet") for name in schema.TABLES}
+        trace._tables = {name: file for name, file in files.items() if file.path.exists()}
+        trace._collected = {}
+        for name in trace._tables:
+            files[name].check(name)
         return trace
-
-
-def _check_parquet(path: Path, name: str) -> None:
-    """Check a Parquet file's footer and columns without reading its rows."""
-    try:
-        found = pl.read_parquet_schema(path)
-    except (pl.exceptions.PolarsError, OSError) as error:
-        raise BadFileError(
-            path,
-            kind="damaged",
-            found=f"a file that is not readable as Parquet ({str(error).splitlines()[0][:120]})",
-            expected=f"the {name} table of a Trace",
-            fix="Load the raw files again with 'hindcast load'.",
-        ) from error
-    expected = schema.TABLES[name]
-    wrong = [c for c in expected if c not in found] + [c for c in found if c not in expected]
-    if wrong:
-        raise BadFileError(
-            path,
-            kind="wrong_columns",
-            found=f"columns missing or unknown: {', '.join(wrong)}",
-            expected=f"the columns {', '.join(expected)}",
-            fix="Load the raw files again with 'hindcast load'.",
-        )
 
 
 def _read_meta(folder: Path) -> TraceMeta:

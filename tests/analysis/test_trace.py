@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import json
 from datetime import UTC, datetime
@@ -11,6 +12,7 @@ import pytest
 
 from analysis import schema
 from analysis.errors import BadFileError, HindcastError, SchemaError, SchemaVersionError, UnknownNameError, UsageError
+from analysis.table_file import TableFile
 from analysis.trace import LoadReport, Trace, TraceMeta
 from tests.jobs import make_jobs
 
@@ -117,3 +119,45 @@ def test_tables_are_checked_and_unknown_ones_refused(trace):
 def test_a_load_report_that_loses_rows_cannot_be_made():
     with pytest.raises(HindcastError, match="3 rows in, 1 used, 1 set aside"):
         LoadReport(rows_in=3, rows_used=1, rows_set_aside=1)
+
+
+@pytest.fixture
+def series(tmp_path):
+    folder = tmp_path / "elsewhere"
+    folder.mkdir()
+    rows = [{"entity": "n1", "time": T0, "metric": "power_w", "value": 300.5}]
+    pl.DataFrame(rows, schema=schema.USAGE_SERIES).write_parquet(folder / "series.parquet")
+    return folder / "series.parquet"
+
+
+def test_a_table_on_disk_is_copied_as_it_is_and_read_when_asked_for(trace, series, tmp_path):
+    with_series = trace.with_tables(usage_series=TableFile(series))
+    assert with_series.rejects.equals(trace.rejects)
+    folder = with_series.with_meta(name="other").replace_jobs(trace.jobs.head(1)).write(tmp_path / "T")
+    assert (folder / "usage_series.parquet").read_bytes() == series.read_bytes()
+    again = Trace.read(folder)
+    assert again.scan("usage_series").select("value").collect().item() == 300.5
+    assert again.table("usage_series").equals(with_series.table("usage_series"))
+    # Written over itself it is still there.
+    again.write(folder)
+    assert Trace.read(folder).table("usage_series").height == 1
+
+
+def test_a_temporary_table_lives_as_long_as_a_trace_that_holds_it(trace, series):
+    beside = {"usage_series": TableFile(series, is_temporary=True)}
+    first = Trace(trace.jobs, meta=trace.meta, tables=beside)
+    del beside
+    second = first.with_meta(name="other")
+    del first
+    assert second.table("usage_series").height == 1
+    del second
+    gc.collect()
+    assert not series.parent.exists()
+
+
+def test_a_table_on_disk_is_checked(trace, series):
+    with pytest.raises(BadFileError, match="columns missing or unknown: node_id"):
+        Trace(trace.jobs, meta=trace.meta, tables={"nodes": TableFile(series)})
+    pl.read_parquet(series).with_columns(pl.col("time").dt.replace_time_zone(None)).write_parquet(series)
+    with pytest.raises(BadFileError, match="time is Datetime"):
+        Trace(trace.jobs, meta=trace.meta, tables={"usage_series": TableFile(series)})
