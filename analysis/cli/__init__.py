@@ -24,7 +24,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # Fits are small; more threads than this spin and take the replay's core.
     os.environ.setdefault("OMP_NUM_THREADS", str(os.cpu_count() or 1))
 
-    from analysis.cli import predict_commands, replay_commands, report_commands, trace_commands  # noqa: F401 - registers
+    from analysis.cli import (  # noqa: F401 - registers
+        fetch_commands,
+        predict_commands,
+        replay_commands,
+        report_commands,
+        trace_commands,
+    )
     from analysis.cli.app import app, say_error
     from analysis.errors import HindcastError, UsageError
 

@@ -21,7 +21,10 @@ from analysis.errors import UsageError
 __all__ = ["JsonOption", "app", "progress", "say", "say_error", "show_table", "split_names", "write_json"]
 
 #: The commands as the road goes; help lists them so.
-ROAD = ("demo", "load", "check", "synth", "characterize", "backtest", "train", "predict", "replay", "report")
+ROAD = (
+    *("demo", "traces", "fetch", "load", "check", "anonymize", "synth"),
+    *("characterize", "backtest", "train", "predict", "replay", "report"),
+)
 
 
 class _InRoadOrder(TyperGroup):
