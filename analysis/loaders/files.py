@@ -1,6 +1,7 @@
 """Opening raw files: what is really in them, by content and not by name, and a plain sentence where it is not data.
 
-Compression is told by the first bytes (gzip, zstd, bzip2, xz), so a file's ending never matters.
+Compression is told by the first bytes (gzip, zstd, bzip2, xz), so a file's ending never matters. A tar archive of one
+file is read as that file.
 """
 
 from __future__ import annotations
@@ -21,10 +22,12 @@ from typing import IO, Any, Final, cast
 import pyarrow as pa
 
 from analysis.errors import BadFileError
+from analysis.loaders.tar_member import TarMember, is_tar
 
 __all__ = ["check_file", "list_files", "open_bytes", "payload", "peek", "readable"]
 
 PEEK_BYTES: Final = 64 * 1024
+PIPE_BYTES: Final = 256 * 1024
 LFS_START: Final = b"version https://git-lfs"
 BOMS_NOT_UTF8: Final = (b"\xff\xfe", b"\xfe\xff", b"\x00\x00\xfe\xff")
 ARCHIVES: Final = ((b"PK\x03\x04", "zip"), (b"7z\xbc\xaf\x27\x1c", "7z"), (b"Rar!", "rar"))
@@ -127,6 +130,19 @@ def open_bytes(path: Path) -> IO[bytes]:
         See `check_file`.
     """
     check_file(path)
+    with _uncompressed(path) as stream:
+        has_member = is_tar(_read_up_to(stream, 512))
+    stream = _uncompressed(path)
+    if not has_member:
+        return stream
+    try:
+        return cast("IO[bytes]", io.BufferedReader(TarMember(path, stream), PIPE_BYTES))
+    except (BadFileError, *DAMAGE):
+        stream.close()
+        raise
+
+
+def _uncompressed(path: Path) -> IO[bytes]:
     with path.open("rb") as file:
         compression = _compression(file.read(8))
     if compression == "zstd":
@@ -136,6 +152,14 @@ def open_bytes(path: Path) -> IO[bytes]:
         return path.open("rb")
     openers: dict[str, Callable[[Path], Any]] = {"gzip": gzip.GzipFile, "bzip2": bz2.BZ2File, "xz": lzma.LZMAFile}
     return cast("IO[bytes]", openers[compression](path))
+
+
+def _read_up_to(stream: IO[bytes], size: int) -> bytes:
+    """The first bytes; fewer if the data is damaged (reading it all will say so)."""
+    try:
+        return stream.read(size)
+    except DAMAGE:
+        return b""
 
 
 def payload(path: Path) -> Path | bytes:
@@ -148,8 +172,9 @@ def payload(path: Path) -> Path | bytes:
     """
     check_file(path)
     with path.open("rb") as file:
-        if _compression(file.read(8)) is None:
-            return path
+        head = file.read(512)
+    if _compression(head) is None and not is_tar(head):
+        return path
     with readable(path), open_bytes(path) as stream:
         return stream.read()
 
