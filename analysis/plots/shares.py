@@ -15,6 +15,8 @@ from analysis.plots.style import INK, PALETTE, SMALL_PT, legend, new_axes, share
 __all__ = ["plot_gpu_demand", "plot_status", "plot_top_users", "plot_top_vcs"]
 
 NAME_LENGTH = 16
+#: A figure shows the largest of the table.
+MOST_TENANTS = 12
 
 
 def paired_bars(
@@ -42,7 +44,7 @@ def _percent(share: float) -> str:
 
 
 def _bar_height(table: pl.DataFrame) -> float:
-    return 1.15 + 0.36 * max(min(table.height, 20), 2)
+    return 1.15 + 0.36 * max(min(table.height, MOST_TENANTS), 2)
 
 
 @figure(
@@ -118,6 +120,7 @@ def _one_kind(table: pl.DataFrame) -> pl.DataFrame:
 
 
 def _plot_tenants(table: pl.DataFrame, *, by: str, words: str, ax: Axes | None) -> Axes:
+    table = table.head(MOST_TENANTS)
     ax = ax or new_axes(height_in=_bar_height(table))
     names = ["(not said)" if name is None else _shorten(str(name)) for name in table[by]]
     series = [("of jobs", table["job_share"].to_list(), PALETTE[0])]

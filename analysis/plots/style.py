@@ -74,7 +74,8 @@ def style_axes(ax: Axes, *, grid: str = "both") -> Axes:
 
 def legend(ax: Axes, *, title: str = "", num_columns: int = 1, place: str = "best") -> None:
     """Add a legend without a frame, in ink; "outside" puts it above the axes."""
-    where = {"loc": "lower left", "bbox_to_anchor": (0.0, 1.0)} if place == "outside" else {"loc": place}
+    # Flush right: to the left there is room for it above the labels of the y axis.
+    where = {"loc": "lower right", "bbox_to_anchor": (1.0, 1.0)} if place == "outside" else {"loc": place}
     box = ax.legend(
         title=title or None,
         ncols=num_columns,
@@ -104,7 +105,7 @@ def duration_text(seconds: float) -> str:
     """
     for size, unit in ((DAY, "d"), (HOUR, "h"), (MINUTE, "min")):
         if abs(seconds) >= size:
-            return f"{seconds / size:.3g} {unit}" if abs(seconds) < 10 * size else f"{seconds / size:,.0f} {unit}"
+            return f"{seconds / size:.3g} {unit}" if abs(seconds) < 1000 * size else f"{seconds / size:,.0f} {unit}"
     return f"{seconds:.3g} s"
 
 

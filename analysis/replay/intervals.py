@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 __all__ = ["block_interval", "captured_share"]
 
 #: A gain of the oracle below this share of the base's mean (or 1 s) is no gain: a share of it would be noise.
-LEAST_GAIN: Final = 0.001
+LEAST_GAIN: Final = 0.01
 MIN_DAYS: Final = 10
 NUM_RESAMPLES: Final = 1000
 
@@ -24,16 +24,14 @@ def captured_share(gain: float, *, oracle_gain: float, base_mean: float) -> tupl
     >>> captured_share(30.0, oracle_gain=40.0, base_mean=100.0)
     (0.75, None)
     >>> captured_share(0.0, oracle_gain=0.0, base_mean=100.0)[1]
-    'no queue, no gain: even true durations change the mean by less than 0.1 %'
+    'even true durations change the mean by less than 1 % or 1 s: no queue, no gain'
     """
     least = max(1.0, LEAST_GAIN * base_mean)
     if oracle_gain >= least:
         return gain / oracle_gain, None
     if oracle_gain <= -least:
         return None, "even true durations lose against the base here"
-    return None, f"no queue, no gain: even true durations change the mean by less than {LEAST_GAIN:.1%}".replace(
-        "%", " %"
-    )
+    return None, "even true durations change the mean by less than 1 % or 1 s: no queue, no gain"
 
 
 def block_interval(

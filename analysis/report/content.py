@@ -221,8 +221,7 @@ def gains_section(gains: pl.DataFrame | None) -> Section:
     for (cluster,), part in gains.partition_by("cluster", as_dict=True, maintain_order=True).items():
         load = part["offered_load"][0]
         text = f"{int(part['num_gpus'][0]):,} GPUs" + (f", load {load:.2f}" if load is not None else "")
-        reasons = part.filter(pl.col("reason").is_not_null()).select("pair", "reason").unique(maintain_order=True)
-        text += "".join(f". {pair}: {reason}" for pair, reason in reasons.iter_rows()) + "."
+        text += "".join(f". {pairs}: {reason}" for pairs, reason in _reasons(part)) + "."
         place = f"{cluster} cluster"
         jct, share = side_by_side(part, "mean_jct_s"), side_by_side(part, "captured_share")
         every = table_view(part, columns=GAIN_COLUMNS)
@@ -232,6 +231,13 @@ def gains_section(gains: pl.DataFrame | None) -> Section:
             Block(f"All numbers, {place}", table=every, is_wide=True, is_folded=True),
         ]
     return section
+
+
+def _reasons(part: pl.DataFrame) -> list[tuple[str, str]]:
+    """Pairs without a share by the reason why."""
+    known = part.filter(pl.col("reason").is_not_null()).select("pair", "reason").unique(maintain_order=True)
+    grouped = known.group_by("reason", maintain_order=True).agg(pl.col("pair").str.join(", "))
+    return list(grouped.select("pair", "reason").iter_rows())
 
 
 def side_by_side(part: pl.DataFrame, column: str) -> TableView:

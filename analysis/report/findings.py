@@ -16,6 +16,8 @@ __all__ = ["find", "gain_findings", "score_findings"]
 Tables = Mapping[str, pl.DataFrame]
 #: Of a log that holds less than this share of its cluster, occupancy says nothing about the cluster.
 LEAST_COVERAGE: Final = 0.2
+#: Above this share of unknown statuses, a sentence about completions says so.
+MUCH_UNKNOWN: Final = 0.02
 #: How a sentence begins that is about a cluster of the comparison.
 PLACES: Final = {"own": "On its own cluster", "mixed": "On a mixed cluster of the same size"}
 WEEKDAYS: Final = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
@@ -118,6 +120,9 @@ def outcomes(tables: Tables) -> str | None:
     words = {"gpu": "GPU jobs", "cpu": "CPU jobs", "unknown": "jobs"}[kind]
     share = done["job_share"] if done else 0.0
     text = f"{percent_text(share)} of the {words} completed"
+    unknown = _row(table, kind=kind, status="unknown")
+    if unknown and unknown["job_share"] > MUCH_UNKNOWN:
+        text += f" ({percent_text(unknown['job_share'])} ended in a way that the log does not say)"
     used = (done["gpu_time_share"] if done else 0.0) if table["gpu_time_share"].count() else None
     return f"{text}." if used is None else f"{text}; the others used {percent_text(1 - used)} of the GPU time."
 
