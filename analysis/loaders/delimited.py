@@ -23,7 +23,7 @@ from analysis.loaders.files import BOMS_NOT_UTF8, open_bytes, payload, peek, rea
 from analysis.loaders.rows import reject_table
 from analysis.loaders.survey import survey
 
-__all__ = ["Delimited", "has_columns", "read_delimited", "require_columns"]
+__all__ = ["Delimited", "Layout", "has_columns", "read_delimited", "read_layout", "require_columns"]
 
 LINE: Final = "_line"
 UNDECODABLE: Final = "_undecodable"
@@ -91,7 +91,7 @@ class Delimited:
 
 
 @dataclass(frozen=True)
-class _Layout:
+class Layout:
     """Where the header is, what it names, and how many fields a line has."""
 
     separator: str
@@ -101,6 +101,7 @@ class _Layout:
 
     @property
     def fields(self) -> tuple[str, ...]:
+        """Column names, and one for the empty field after a trailing separator."""
         return (*self.columns, SURPLUS) if self.has_trailing else self.columns
 
 
@@ -147,7 +148,7 @@ def read_delimited(
     source = payload(path)
     with readable(path):
         with _open(source) as stream:
-            layout = _read_layout(path, stream, separator=separator, names=names, required=required)
+            layout = read_layout(path, stream, separator=separator, names=names, required=required)
         require_columns(path, layout.columns, required)
         with _open(source) as stream:
             _skip(stream, layout.header_line)
@@ -188,9 +189,15 @@ def _split(line: str, separator: str) -> list[str]:
     return [name.strip() for name in fields]
 
 
-def _read_layout(
-    path: Path, stream: IO[bytes], *, separator: str | None, names: Sequence[str] | None, required: Collection[str]
-) -> _Layout:
+def read_layout(
+    path: Path,
+    stream: IO[bytes],
+    *,
+    separator: str | None = None,
+    names: Sequence[str] | None = None,
+    required: Collection[str] = (),
+) -> Layout:
+    """Find out from a file's first lines how it is laid out; arguments as for `read_delimited`."""
     start = stream.read(4)
     if start.startswith(BOMS_NOT_UTF8) or b"\x00" in start:
         found = "text in UTF-16 or UTF-32, or no text at all"
@@ -199,7 +206,7 @@ def _read_layout(
     if names is not None:
         first = stream.readline().decode("utf-8-sig", errors="replace")
         sep = separator or ","
-        return _Layout(sep, tuple(names), 0, len(_split(first.rstrip("\r\n"), sep)) == len(names) + 1)
+        return Layout(sep, tuple(names), 0, len(_split(first.rstrip("\r\n"), sep)) == len(names) + 1)
     header, line = "", 0
     while not header.strip() and (raw := stream.readline()):
         header, line = raw.decode("utf-8-sig", errors="replace").rstrip("\r\n"), line + 1
@@ -213,7 +220,7 @@ def _read_layout(
         columns.pop()
     fields = _split(second, sep)
     has_trailing = len(fields) == len(columns) + 1 and not fields[-1]
-    return _Layout(sep, _unique(columns), line, has_trailing)
+    return Layout(sep, _unique(columns), line, has_trailing)
 
 
 def _best_separator(header: str, required: Collection[str]) -> str:
@@ -258,7 +265,7 @@ def require_columns(path: Path, columns: Sequence[str], required: Collection[str
     )
 
 
-def _regular(path: Path, source: Path | bytes, layout: _Layout, *, num_lines: int, blank: list[int]) -> Delimited:
+def _regular(path: Path, source: Path | bytes, layout: Layout, *, num_lines: int, blank: list[int]) -> Delimited:
     first = layout.header_line + 1
     lines = [first + number for number in blank]
     common = {
@@ -298,7 +305,7 @@ def _nothing(columns: Sequence[str]) -> pl.LazyFrame:
     return pl.LazyFrame(schema={LINE: pl.Int64(), **dict.fromkeys(columns, pl.String())})
 
 
-def _irregular(path: Path, layout: _Layout, cleaned: Cleaned) -> Delimited:
+def _irregular(path: Path, layout: Layout, cleaned: Cleaned) -> Delimited:
     frame = _nothing(layout.columns)
     if cleaned.lines:
         lines = pl.Series(LINE, cleaned.lines, dtype=pl.Int64)

@@ -13,7 +13,7 @@ from typing import IO, Final
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Survey", "survey"]
+__all__ = ["Survey", "blocks", "survey"]
 
 BLOCK: Final = 4 * 1024 * 1024
 NEWLINE: Final = 10
@@ -62,16 +62,16 @@ def survey(stream: IO[bytes], *, separator: bytes, seps_per_line: int) -> Survey
         It stops at the first irregular block.
     """
     found = Survey()
-    for block in _blocks(stream):
+    for block in blocks(stream):
         if not _look(block, found, separator=separator[0], per_line=seps_per_line):
             return Survey(is_regular=False)
     return found
 
 
-def _blocks(stream: IO[bytes]) -> Iterator[bytes]:
-    """Blocks that end with a line; the last line gets the newline that it may lack."""
+def blocks(stream: IO[bytes], size: int = BLOCK) -> Iterator[bytes]:
+    """Blocks of about ``size`` bytes that end with a line; the last line gets the newline that it may lack."""
     rest = b""
-    while piece := stream.read(BLOCK):
+    while piece := stream.read(size):
         cut = piece.rfind(b"\n") + 1
         if not cut:
             rest += piece
