@@ -185,7 +185,9 @@ class _Streams:
             order, first, stop = self._locate(of_past, of_rows, self.told)
             rates = np.full(self.rows.height, np.nan)
             for part, window in _windows(self.broke[order], first, stop):
-                rates[part] = _mean(window, WINDOW)
+                is_empty = np.isnan(window)
+                count = WINDOW - np.count_nonzero(is_empty, axis=1)
+                rates[part] = _mean(np.where(is_empty, 0.0, window), count, WINDOW)
             found["failure_rate_20"] = rates
         return found
 
@@ -263,23 +265,24 @@ def window_stats(window: NDArray[np.float64]) -> dict[str, NDArray[np.float64]]:
     dict of str to array of float64, one value per row
         last, mean_2, mean_5, mean_20, median_20, min_20, max_20 [s]; NaN where the window is empty.
     """
-    count = np.count_nonzero(~np.isnan(window), axis=1)
-    ranked = np.sort(window, axis=1)
+    is_empty = np.isnan(window)
+    count = WINDOW - np.count_nonzero(is_empty, axis=1)
+    filled = np.where(is_empty, 0.0, window)
+    ranked = np.sort(window, axis=1)  # NaN last
     row = np.arange(len(window))
     top = np.maximum(count - 1, 0)
     return {
         "last": window[:, 0],
-        "mean_2": _mean(window, 2),
-        "mean_5": _mean(window, 5),
-        "mean_20": _mean(window, WINDOW),
+        "mean_2": _mean(filled, count, 2),
+        "mean_5": _mean(filled, count, 5),
+        "mean_20": _mean(filled, count, WINDOW),
         "median_20": (ranked[row, top // 2] + ranked[row, np.minimum(count // 2, top)]) / 2,
         "min_20": ranked[:, 0],
         "max_20": ranked[row, top],
     }
 
 
-def _mean(window: NDArray[np.float64], size: int) -> NDArray[np.float64]:
-    part = window[:, :size]
-    count = np.count_nonzero(~np.isnan(part), axis=1)
-    total = np.where(np.isnan(part), 0.0, part).sum(axis=1)
-    return np.where(count > 0, total / np.maximum(count, 1), np.nan)
+def _mean(filled: NDArray[np.float64], count: NDArray[np.intp], size: int) -> NDArray[np.float64]:
+    """Mean of the newest ``size`` values, or of as many as there are; NaN if there is none."""
+    total = filled[:, :size].sum(axis=1)
+    return np.where(count > 0, total / np.clip(count, 1, size), np.nan)

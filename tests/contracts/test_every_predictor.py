@@ -31,14 +31,16 @@ OUTCOMES = (
 
 
 def make_log(*, num_jobs: int = 400, seed: int = 0) -> pl.DataFrame:
-    """A month of jobs of users who repeat themselves, some broken, with waits."""
+    """A month of jobs of users who repeat themselves, some broken, with waits; many ends and submissions are equal."""
     rng = np.random.default_rng(seed)
-    submit = np.sort(rng.integers(0, 30 * 86_400, num_jobs))
+    submit = np.sort(rng.integers(0, 30 * 24, num_jobs)) * 3600
     user = rng.integers(0, 12, num_jobs)
     family = rng.integers(0, 3, num_jobs)
-    wait = rng.exponential(900, num_jobs).astype(int)
+    wait = rng.exponential(1.0, num_jobs).astype(int) * 1800
     broke = rng.random(num_jobs) < 0.2
-    duration = np.round(np.exp(4 + user / 3 + family + rng.normal(0, 0.5, num_jobs)) * np.where(broke, 0.1, 1))
+    law = np.exp(4 + user / 3 + family + rng.normal(0, 0.5, num_jobs)) * np.where(broke, 0.1, 1)
+    law = np.where(rng.random(num_jobs) < 0.08, law * 200, law)  # some run for days: they are censored at the cutoff
+    duration = np.ceil(law / 300) * 300
     times = [START + timedelta(seconds=int(s)) for s in submit]
     starts = [t + timedelta(seconds=int(w)) for t, w in zip(times, wait, strict=True)]
     ends = [t + timedelta(seconds=float(d)) for t, d in zip(starts, duration, strict=True)]
@@ -64,6 +66,7 @@ LOG = make_log()
 CUTOFF = LOG["submit_time"][240]
 TRAIN = training_view(LOG, cutoff=CUTOFF)
 TEST = LOG.filter(pl.col("submit_time") >= CUTOFF)
+assert TRAIN["censoring"].n_unique() == 3  # ended, running and waiting jobs
 
 
 def make(name: str):
@@ -115,11 +118,11 @@ def test_what_is_known_only_later_is_not_read(fitted, column):
     assert np.array_equal(fitted.predict(nulls, history=LOG), fitted.predict(TEST, history=LOG))
 
 
-def change_later(log: pl.DataFrame, *, at: datetime) -> pl.DataFrame:
+def change_later(log: pl.DataFrame, *, at: datetime, factor: float = 37) -> pl.DataFrame:
     """Other labels for all jobs that had not ended at an instant."""
     later = pl.col("end_time") >= at
     return log.with_columns(
-        duration_s=pl.when(later).then(pl.col("duration_s") * 37 + 5).otherwise("duration_s"),
+        duration_s=pl.when(later).then(pl.col("duration_s") * factor + 5).otherwise("duration_s"),
         status=pl.when(later).then(pl.lit("failed")).otherwise("status"),
         end_time=pl.when(later).then(pl.lit(at) + pl.duration(days=3)).otherwise("end_time"),
     )
@@ -139,8 +142,9 @@ def test_labels_of_jobs_not_yet_ended_change_nothing(fitted, row):
     assert np.array_equal(fitted.predict(job, history=pl.concat([LOG, future])), expected)
 
 
-def test_labels_after_the_cutoff_do_not_teach(name):
-    changed = training_view(change_later(LOG, at=CUTOFF), cutoff=CUTOFF)
+@pytest.mark.parametrize("factor", [37, 0.0001])
+def test_labels_after_the_cutoff_do_not_teach(name, factor):
+    changed = training_view(change_later(LOG, at=CUTOFF, factor=factor), cutoff=CUTOFF)
     expected = make(name).fit(TRAIN).predict(TEST, history=LOG)
     assert np.array_equal(make(name).fit(changed).predict(TEST, history=LOG), expected)
 
