@@ -15,15 +15,15 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from analysis import metrics
 from analysis.errors import UsageError
 from analysis.replay.cluster import Cluster
 from analysis.replay.engine import replay
 from analysis.replay.intervals import NUM_RESAMPLES, block_interval, captured_share
-from analysis.replay.mixed import is_mixed, mixed_cluster, offered_load
+from analysis.replay.mixed import is_mixed, mixed_cluster
+from analysis.replay.pairs import DEFAULT_PAIRS, Pair
 from analysis.replay.policies import POLICIES
 
-__all__ = ["DEFAULT_PAIRS", "GainsResult", "Pair", "block_interval", "compare", "mixed_cluster", "offered_load"]
+__all__ = ["DEFAULT_PAIRS", "GainsResult", "Pair", "block_interval", "compare", "mixed_cluster"]
 
 KNOWS_NOTHING: Final = "knows_nothing"
 ORACLE: Final = "oracle"
@@ -141,11 +141,10 @@ def compare(
     rows = []
     for name, cluster in _distinct(clusters, notes).items():
         chosen = [pair for pair in pairs if not pair.mixed_only or is_mixed(cluster)]
-        load = offered_load(jobs, cluster)
         notes += [f"{name} cluster: {note}" for note in cluster.notes]
         for pair in chosen:
             part = runs.rows(name, cluster, pair=pair, seed=seed)
-            rows += [{"cluster": name, "num_gpus": cluster.num_gpus, "offered_load": load, **row} for row in part]
+            rows += [{"cluster": name, "num_gpus": cluster.num_gpus, **row} for row in part]
     return GainsResult(pl.DataFrame(rows, schema=GAINS_SCHEMA), runs.schedules, notes)
 
 
@@ -190,6 +189,7 @@ class _Runs:
         self.use_vcs = use_vcs
         self.progress = progress
         self.schedules: dict[tuple[str, str, str], pl.DataFrame] = {}
+        self.loads: dict[str, float | None] = {}
         self._times: dict[tuple[str, str, str], pl.DataFrame] = {}
 
     def times(self, name: str, cluster: Cluster, *, policy: str, prediction: str) -> pl.DataFrame:
@@ -202,11 +202,10 @@ class _Runs:
             column = self.columns[used]
             result = replay(self.jobs, cluster=cluster, policy=policy, predicted=column, use_vcs=self.use_vcs)
             self.schedules[key] = result.schedule
-            ended = result.schedule.filter(pl.col("state") == "finished").select("job_id", "start_time", "end_time")
-            joined = self.jobs.select("job_id", "submit_time").join(
-                ended, on="job_id", how="left", maintain_order="left"
-            )
-            self._times[key] = joined.select(metrics.jct_s(), metrics.queueing_delay_s())
+            self.loads[name] = result.counts["offered_load"]
+            done = result.job_metrics().select("job_id", "jct_s", "queueing_delay_s")
+            joined = self.jobs.select("job_id").join(done, on="job_id", how="left", maintain_order="left")
+            self._times[key] = joined.select("jct_s", "queueing_delay_s")
         return self._times[key]
 
     def rows(self, name: str, cluster: Cluster, *, pair: Pair, seed: int) -> list[dict[str, object]]:
@@ -225,6 +224,7 @@ class _Runs:
             "base": pair.base,
             "policy": pair.policy,
             "like_for_like": pair.like_for_like,
+            "offered_load": self.loads[name],
             "num_jobs": base.height,
             "num_left_out": self.jobs.height - base.height,
         }

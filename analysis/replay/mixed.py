@@ -1,4 +1,4 @@
-"""Mixed hardware for a comparison: a mixed version of a cluster, and the load that jobs put on one."""
+"""Mixed hardware for a comparison: whether a cluster is mixed, and a mixed version of one that is not."""
 
 from __future__ import annotations
 
@@ -7,32 +7,10 @@ from typing import Final
 
 import polars as pl
 
-from analysis import metrics
 from analysis.replay import speeds
 from analysis.replay.cluster import Cluster
 
-__all__ = ["is_mixed", "mixed_cluster", "offered_load"]
-
-
-def offered_load(jobs: pl.DataFrame, cluster: Cluster) -> float | None:
-    """Arriving GPU-seconds over what the cluster can do between the first and the last submission [ratio].
-
-    Both are counted in V100 GPU-seconds where the cluster states its types (a type of unknown speed counts as 1), else
-    in GPU-seconds of the log; null if all jobs come at one instant.
-    """
-    known = jobs.filter((pl.col("num_gpus") > 0) & pl.col("duration_s").is_not_null())
-    if not known.height:
-        return None
-    last, first = known["submit_time"].max(), known["submit_time"].min()
-    span_s = (last - first).total_seconds()  # type: ignore[operator, union-attr]
-    work = known.select(metrics.gpu_s(), "gpu_type")
-    capacity = float(cluster.num_gpus)
-    if cluster.gpu_types:
-        rate = {name: _speed(cluster, name) for name in work["gpu_type"].drop_nulls().unique()}
-        work = work.with_columns(pl.col("gpu_s") * pl.col("gpu_type").replace_strict(rate, default=1.0))
-        nodes = cluster.nodes.select("num_gpus", "gpu_type").iter_rows()
-        capacity = sum(gpus * _speed(cluster, gpu_type) for gpus, gpu_type in nodes)
-    return float(work["gpu_s"].sum()) / (span_s * capacity) if span_s > 0 else None
+__all__ = ["is_mixed", "mixed_cluster"]
 
 
 def _speed(cluster: Cluster, gpu_type: str | None) -> float:
