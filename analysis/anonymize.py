@@ -21,11 +21,10 @@ This hides names. It does not hide a job whose exact time and size somebody know
 from __future__ import annotations
 
 import hmac
-import os
 import re
-import secrets
+import tempfile
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Final
@@ -34,11 +33,12 @@ import polars as pl
 import polars.selectors as cs
 
 from analysis import schema
-from analysis.errors import BadFileError, UnknownNameError, UsageError
+from analysis.errors import UnknownNameError, UsageError
 from analysis.pseudonyms import hash_names, hash_values
+from analysis.table_file import TableFile
 from analysis.trace import Trace, TraceMeta
 
-__all__ = ["HASHED", "Key", "anonymize", "check_kept", "obtain_key", "shift_of"]
+__all__ = ["HASHED", "anonymize", "check_kept", "shift_of"]
 
 #: Columns that become hashes, wherever they stand, with the letters in front of the hash.
 HASHED: Final[Mapping[str, str]] = {
@@ -50,79 +50,11 @@ HASHED: Final[Mapping[str, str]] = {
     "cluster": "c",
     "workload": "w",
 }
-MIN_KEY_BYTES: Final = 16
 #: 52 weeks: the season stays, so clock changes move by a few days only.
 RANDOM_STEP_DAYS: Final = 364
 MAX_RANDOM_STEPS: Final = 20
-
-
-@dataclass(frozen=True)
-class Key:
-    """The secret of the hashes, and where it lies.
-
-    Attributes
-    ----------
-    secret : bytes
-        Never printed, never in a trace.
-    path : Path
-        Its file.
-    is_new : bool
-        Whether it was made just now.
-    """
-
-    secret: bytes = field(repr=False)
-    path: Path
-    is_new: bool
-
-    def forget(self) -> None:
-        """Remove a key that was made for something that came to nothing."""
-        if self.is_new:
-            self.path.unlink(missing_ok=True)
-
-
-def obtain_key(key_file: Path | None, *, output: Path) -> Key:
-    """Read the key, or make one at random and write it to a file that only its owner may read.
-
-    Parameters
-    ----------
-    key_file : Path or None
-        Read if it is there, made if not. Null: ``<output>.key`` is made.
-    output : Path
-        The trace folder to be written; the key must not lie in it.
-
-    Raises
-    ------
-    UsageError
-        If the key would lie in the trace, or there is a key beside the output that was not asked for.
-    BadFileError
-        If the key is too short, or cannot be read.
-    """
-    path = key_file if key_file is not None else output.with_name(output.name + ".key")
-    if path.resolve().is_relative_to(output.resolve()):
-        msg = f"{path}: the key would be shared with the trace {output}; keep it outside."
-        raise UsageError(msg)
-    if path.is_dir():
-        msg = f"{path}: found a folder; expected a file for the key."
-        raise UsageError(msg)
-    if not path.exists():
-        return _make_key(path)
-    if key_file is None:
-        msg = f"{path}: a key is there already; use it with --key-file {path}, or move it away for a new one."
-        raise UsageError(msg)
-    secret = path.read_bytes().strip()
-    if len(secret) < MIN_KEY_BYTES:
-        found, fix = f"{len(secret)} bytes", "Leave --key-file out to have a key made."
-        raise BadFileError(path, kind="short_key", found=found, expected=f"{MIN_KEY_BYTES} or more", fix=fix)
-    return Key(secret, path, is_new=False)
-
-
-def _make_key(path: Path) -> Key:
-    secret = secrets.token_hex(32).encode()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    # O_EXCL: a file that appears at this moment is not ours to write into.
-    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-        file.write(secret + b"\n")
-    return Key(secret, path, is_new=True)
+#: Longer series are streamed.
+MAX_ROWS_IN_MEMORY: Final = 2_000_000
 
 
 def check_kept(keep: Collection[str]) -> None:
@@ -207,11 +139,13 @@ def anonymize(
     if shift_days % 7:
         msg = f"anonymize: shift_days is {shift_days}; expected a multiple of 7, so that weekdays stay."
         raise UsageError(msg)
-    tables = {table: trace.table(table) for table in schema.TABLES if table != "rejects"}
+    tables = {table: trace.table(table) for table in schema.TABLES if table not in {"rejects", "usage_series"}}
     maps = _make_maps(tables, key=key, keep=keep)
-    changed = {table: _change(table, frame, maps, key=key, shift_days=shift_days) for table, frame in tables.items()}
+    shift = timedelta(days=shift_days)
+    changed = {table: _change(table, frame, maps, shift) for table, frame in tables.items()}
+    series = _change_series(trace.scan("usage_series"), maps, shift, key=key)
     meta = _new_meta(trace, name=name, keep=keep, shift_days=shift_days)
-    return Trace(changed.pop("jobs"), meta=meta, tables=changed)
+    return Trace(changed.pop("jobs"), meta=meta, tables={**changed, "usage_series": series})
 
 
 def _make_maps(tables: Mapping[str, pl.DataFrame], *, key: bytes, keep: Collection[str]) -> dict[str, dict[str, str]]:
@@ -250,29 +184,36 @@ def _node_map(tables: Mapping[str, pl.DataFrame], *, key: bytes) -> dict[str, st
     return {node: f"{rank:0{width}}_{hashes[node]}" for rank, node in enumerate(nodes, 1)}
 
 
-def _change(
-    table: str, frame: pl.DataFrame, maps: Mapping[str, Mapping[str, str]], *, key: bytes, shift_days: int
-) -> pl.DataFrame:
+def _change(table: str, frame: pl.DataFrame, maps: Mapping[str, Mapping[str, str]], shift: timedelta) -> pl.DataFrame:
     """One table with new names and, if asked for, other times."""
-    changes = {column: _renamed(frame[column], maps[column]) for column in frame.columns if column in maps}
-    if table == "attempts":
+    changes = [_renamed(column, maps[column]) for column in frame.columns if column in maps]
+    if table == "attempts" and frame.height:
         nodes = pl.element().replace_strict(maps["node_id"], return_dtype=pl.String)
-        changes["nodes"] = frame.select(pl.col("nodes").list.eval(nodes))["nodes"] if frame.height else frame["nodes"]
-    if table == "usage_series":
-        entities = _distinct([frame["entity"]])
-        changes["entity"] = _renamed(frame["entity"], _entity_map(entities, maps, key=key))
+        changes.append(pl.col("nodes").list.eval(nodes))
     if table == "jobs":
-        changes["extra"] = pl.Series("extra", [None] * frame.height, dtype=schema.NO_EXTRA)
-        changes["status_raw"] = pl.Series("status_raw", [None] * frame.height, dtype=pl.String)
-    changed = frame.with_columns(**changes)
-    if not shift_days:
-        return changed
-    return changed.with_columns(cs.datetime() + timedelta(days=shift_days))
+        changes += [pl.lit(None, schema.NO_EXTRA).alias("extra"), pl.lit(None, pl.String).alias("status_raw")]
+    return frame.with_columns(*changes, cs.datetime() + shift)
 
 
-def _renamed(column: pl.Series, new: Mapping[str, str]) -> pl.Series:
-    old = pl.Series(list(new), dtype=pl.String)
-    return column.replace_strict(old, pl.Series(list(new.values()), dtype=pl.String), return_dtype=pl.String)
+def _renamed(column: str, new: Mapping[str, str]) -> pl.Expr:
+    old, new_values = pl.Series(list(new), dtype=pl.String), pl.Series(list(new.values()), dtype=pl.String)
+    return pl.col(column).replace_strict(old, new_values, return_dtype=pl.String)
+
+
+def _change_series(
+    scan: pl.LazyFrame, maps: Mapping[str, Mapping[str, str]], shift: timedelta, *, key: bytes
+) -> pl.DataFrame | TableFile:
+    """Change the measured series; a long one goes from file to file and is never in memory."""
+    entities = scan.select(pl.col("entity").unique()).collect(engine="streaming")["entity"].drop_nulls().sort()
+    changed = scan.with_columns(
+        _renamed("entity", _entity_map(entities.to_list(), maps, key=key)), cs.datetime() + shift
+    )
+    if scan.select(pl.len()).collect().item() <= MAX_ROWS_IN_MEMORY:
+        return changed.collect()
+    folder = Path(tempfile.mkdtemp(prefix="hindcast-"))
+    file = TableFile(folder / "usage_series.parquet", is_temporary=True)
+    changed.sink_parquet(file.path)
+    return file
 
 
 def _entity_map(entities: Collection[str], maps: Mapping[str, Mapping[str, str]], *, key: bytes) -> dict[str, str]:

@@ -1,15 +1,19 @@
-"""Keyed hashes for names: short, without collisions, and such that job names of one family stay one family."""
+"""The key, and keyed hashes: short, without collisions, and job names of one family stay one family."""
 
 from __future__ import annotations
 
 import hmac
+import os
 import re
+import secrets
 from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Final
 
-from analysis.errors import HindcastError
+from analysis.errors import BadFileError, HindcastError, UsageError
 
-__all__ = ["hash_names", "hash_values"]
+__all__ = ["Key", "hash_names", "hash_values", "obtain_key"]
 
 #: No a-f: a hash never looks like a hexadecimal id, which is taken for a number where names are compared.
 LETTERS: Final = "ghijklmnopqrstuvwxyz"
@@ -18,9 +22,79 @@ VALUE_LENGTH: Final = 10
 WORD_LENGTH: Final = 8
 NUMBER_LENGTH: Final = 9
 MAX_LENGTH: Final = 45
+MIN_KEY_BYTES: Final = 16
 #: What counts as a number in a job's name; the same that predictors leave out of a job's family.
 NUMBER: Final = re.compile(r"[0-9a-f]{8,}|[0-9]+", re.IGNORECASE)
 SEPARATOR: Final = re.compile(r"[-_./:+ =,@()\[\]]+")
+
+
+@dataclass(frozen=True)
+class Key:
+    """The secret of the hashes, and where it lies.
+
+    Attributes
+    ----------
+    secret : bytes
+        Never printed, never in a trace.
+    path : Path
+        Its file.
+    is_new : bool
+        Whether it was made just now.
+    """
+
+    secret: bytes = field(repr=False)
+    path: Path
+    is_new: bool
+
+    def forget(self) -> None:
+        """Remove a key that was made for something that came to nothing."""
+        if self.is_new:
+            self.path.unlink(missing_ok=True)
+
+
+def obtain_key(key_file: Path | None, *, output: Path) -> Key:
+    """Read the key, or make one at random and write it to a file that only its owner may read.
+
+    Parameters
+    ----------
+    key_file : Path or None
+        Read if it is there, made if not. Null: ``<output>.key`` is made.
+    output : Path
+        The trace folder to be written; the key must not lie in it.
+
+    Raises
+    ------
+    UsageError
+        If the key would lie in the trace, or there is a key beside the output that was not asked for.
+    BadFileError
+        If the key is too short, or cannot be read.
+    """
+    path = key_file if key_file is not None else output.with_name(output.name + ".key")
+    if path.resolve().is_relative_to(output.resolve()):
+        msg = f"{path}: the key would be shared with the trace {output}; keep it outside."
+        raise UsageError(msg)
+    if path.is_dir():
+        msg = f"{path}: found a folder; expected a file for the key."
+        raise UsageError(msg)
+    if not path.exists():
+        return _make_key(path)
+    if key_file is None:
+        msg = f"{path}: a key is there already; use it with --key-file {path}, or move it away for a new one."
+        raise UsageError(msg)
+    secret = path.read_bytes().strip()
+    if len(secret) < MIN_KEY_BYTES:
+        found, fix = f"{len(secret)} bytes", "Leave --key-file out to have a key made."
+        raise BadFileError(path, kind="short_key", found=found, expected=f"{MIN_KEY_BYTES} or more", fix=fix)
+    return Key(secret, path, is_new=False)
+
+
+def _make_key(path: Path) -> Key:
+    secret = secrets.token_hex(32).encode()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # O_EXCL: a file that appears at this moment is not ours to write into.
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        file.write(secret + b"\n")
+    return Key(secret, path, is_new=True)
 
 
 def _digest(key: bytes, kind: str, value: str) -> int:

@@ -185,6 +185,7 @@ def anonymize(
     from dataclasses import asdict
 
     from analysis import anonymize as work
+    from analysis.pseudonyms import obtain_key
     from analysis.trace import Trace
 
     if output.resolve() == trace_folder.resolve():
@@ -193,7 +194,7 @@ def anonymize(
     kept = split_names(keep, option="--keep") if keep else []
     work.check_kept(kept)
     trace = Trace.read(trace_folder)
-    key = work.obtain_key(key_file, output=output)
+    key = obtain_key(key_file, output=output)
     try:
         shift_days = work.shift_of(shift_time, key=key.secret)
         with progress("hashing"):

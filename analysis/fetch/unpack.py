@@ -10,7 +10,7 @@ taken over.
 
 from __future__ import annotations
 
-import gzip
+import errno
 import lzma
 import os
 import shutil
@@ -42,6 +42,8 @@ DAMAGE: Final = (
     RuntimeError,
     pa.ArrowException,
 )
+#: Failures to write; every other one, such as a seek to a place before the start, comes of what the archive says.
+OF_THE_DISK: Final = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO, errno.EMFILE}
 FIX: Final = "Do not use this archive; see the trace's page for the right one."
 
 
@@ -212,7 +214,7 @@ def unpack(
 
 def _as_archive_error(archive: Path, error: Exception, unpacking: _Unpacking) -> Exception:
     """Tell a damaged archive from a disk that is full."""
-    if isinstance(error, OSError) and error.errno is not None and not isinstance(error, gzip.BadGzipFile):
+    if isinstance(error, OSError) and error.errno in OF_THE_DISK:
         return error
     nothing = unpacking.num_members == 0
     problem = f"{'no archive' if nothing else 'damaged'} ({type(error).__name__}: {str(error)[:120]})"

@@ -7,10 +7,12 @@ import gzip
 import io
 import lzma
 import os
+import shutil
 import tarfile
 import zipfile
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -256,3 +258,36 @@ def test_a_check_that_fails_leaves_nothing(run, tmp_path):
     with pytest.raises(ArchiveError, match="4 files"):
         run(tar_of(*FILES.items()), check=check)
     assert nothing_left(tmp_path)
+
+
+@pytest.mark.parametrize("packing", ["tar", "gzip", "xz", "zstd", "zip"])
+def test_flipped_bytes_end_in_files_or_in_one_sentence(tmp_path, packing):
+    # Whatever a damaged or forged archive says: no other exception, nothing outside, nothing half there.
+    noise = np.random.default_rng(1).bytes(100_000)
+    tar = tar_of(("a/jobs.csv", noise), (special("link", tarfile.SYMTYPE, link="a/jobs.csv"), None), ("b", b"x"))
+    good = {
+        "tar": lambda: tar,
+        "gzip": lambda: gzip.compress(tar, mtime=0),
+        "xz": lambda: lzma.compress(tar),
+        "zstd": lambda: pack_zstd(tar, tmp_path),
+        "zip": lambda: zip_of(("a/jobs.csv", noise), ("b", b"x")),
+    }[packing]()
+    rng = np.random.default_rng(0)
+    archive, before, ends = tmp_path / "archive", None, set()
+    for _ in range(150):
+        data = bytearray(good)
+        # Headers are where the harm is: half of the flips fall into the first 1,600 bytes.
+        for _ in range(rng.integers(1, 6)):
+            data[rng.integers(len(data) if rng.random() < 0.5 else min(len(data), 1600))] = rng.integers(256)
+        archive.write_bytes(data)
+        before = before or sorted(path.name for path in tmp_path.iterdir())
+        try:
+            unpack(archive, tmp_path / "to" / "trace", marker=MARKER, limits=UnpackLimits(max_bytes=2**22))
+            ends.add("files")
+            shutil.rmtree(tmp_path / "to")
+        except ArchiveError as error:
+            ends.add(error.kind)
+            assert nothing_left(tmp_path)
+            shutil.rmtree(tmp_path / "to", ignore_errors=True)
+        assert sorted(path.name for path in tmp_path.iterdir()) == before
+    assert len(ends) > 1
