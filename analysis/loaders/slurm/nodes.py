@@ -21,7 +21,16 @@ from analysis.loaders.files import open_bytes, peek, readable
 from analysis.loaders.slurm.grammar import MIB_PER_GIB, duration_s, gres_gpus, tres_gpus
 from analysis.loaders.slurm.hostlist import HostlistError, expand_hostlist
 
-__all__ = ["is_scontrol_nodes", "is_sinfo", "read_nodes", "read_partition_limits", "read_scontrol_nodes", "read_sinfo"]
+__all__ = [
+    "count_records",
+    "is_partitions",
+    "is_scontrol_nodes",
+    "is_sinfo",
+    "read_nodes",
+    "read_partition_limits",
+    "read_scontrol_nodes",
+    "read_sinfo",
+]
 
 KEY: Final = re.compile(r"(?:^|\s)([A-Z][A-Za-z_:/]*)=")
 #: States in which a node has no place in the cluster: never seen, or made for a cloud that is not up.
@@ -51,6 +60,18 @@ def is_sinfo(path: Path) -> bool:
     header = next((line for line in peek(path).splitlines() if line.strip()), "")
     names = [SINFO_NAMES.get(word) for word in re.split(r"[|,;\s]+", header.strip())]
     return "nodes" in names and len(names) - names.count(None) >= 2
+
+
+def is_partitions(path: Path) -> bool:
+    """Whether a file is the output of ``scontrol show partition``. Never raises."""
+    return peek(path).lstrip().startswith("PartitionName=")
+
+
+def count_records(path: Path) -> int:
+    """How many nodes or partitions a file tells of: its records, or its lines below the header."""
+    if is_sinfo(path):
+        return max(sum(bool(line.strip()) for line in _lines(path)) - 1, 0)
+    return len(list(_scontrol_records(path, "PartitionName" if is_partitions(path) else "NodeName")))
 
 
 def read_nodes(path: Path | str) -> pl.DataFrame:
