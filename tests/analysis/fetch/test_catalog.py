@@ -10,6 +10,7 @@ from analysis.errors import SchemaError, UnknownNameError
 from analysis.fetch.catalog import get_trace, parse_catalog, traces
 from analysis.fetch.partial import file_sha256
 from analysis.fetch.places import find_file
+from analysis.loaders import LOADERS
 
 GOOD = """
 [t]
@@ -97,12 +98,18 @@ def test_every_address_is_one_that_serves_the_data_itself():
             assert "philly-traces" not in (file.url or "") or "media." in (file.url or "")
 
 
-@pytest.mark.parametrize("name", sorted(traces()))
+@pytest.mark.parametrize("trace", traces().values(), ids=lambda trace: trace.name)
+def test_the_loader_that_it_names_is_registered(trace):
+    if trace.loader is not None and trace.loader not in LOADERS:
+        close = [name for name in LOADERS if name in trace.loader or trace.loader in name]
+        assert not close, f"did the catalog mean {close}?"
+        pytest.skip(f"no loader {trace.loader!r} yet")
+
+
+@pytest.mark.parametrize("name", [t.name for t in traces().values() if any(file.lies_at for file in t.files)])
 def test_what_is_on_this_machine_has_the_stated_size_and_checksum(name, real_data):
     trace = traces()[name]
     here = [file for file in trace.files if file.lies_at]
-    if not here:
-        pytest.skip("no copy of it is kept beside the project")
     for file in here:
         real_data(file.lies_at[0])
     for file in here:

@@ -308,7 +308,7 @@ def test_two_downloads_of_one_file_do_not_mix(site, get, tmp_path):
     url = site.put("/f", BODY, silence=silence)
     first = threading.Thread(target=get, args=(url,))
     first.start()
-    while not site.asked:
+    while not site.asked and first.is_alive():
         pass
     with pytest.raises(FetchError, match="the other hindcast") as caught:
         get(url)
