@@ -293,8 +293,8 @@ def test_a_replay_of_the_anonymous_trace_is_the_same():
     trace = synthesize(like="venus", num_jobs=1500, seed=3)
     result = anonymize(trace, key=KEY, shift_days=-364)
     for policy in ("fifo", "easy"):
-        before = replay(trace.jobs, cluster=Cluster.from_trace(trace), policy=policy).schedule
-        after = replay(result.jobs, cluster=Cluster.from_trace(result), policy=policy).schedule
+        before = replay(trace.jobs, cluster=Cluster(trace.nodes), policy=policy).schedule
+        after = replay(result.jobs, cluster=Cluster(result.nodes), policy=policy).schedule
         ids = dict(zip(trace.jobs["job_id"], result.jobs["job_id"], strict=True))
         nodes = dict(zip(trace.nodes["node_id"], result.nodes["node_id"], strict=True))
         expected = before.with_columns(
