@@ -110,6 +110,8 @@ def time(raw: str, *formats: str, missing: Collection[str] = (*MISSING, "0", "Un
     """
     bare = pl.col(raw).str.strip_chars()
     value = pl.coalesce(bare.str.to_datetime(form, time_unit="us", strict=False) for form in formats)
+    # 0001-01-01 and the like stand for something else than an instant.
+    value = pl.when(value.dt.year().is_between(1900, 2199)).then(value)
     is_unreadable = (value.is_null() & bare.is_not_null() & ~bare.is_in(list(missing))).fill_null(value=False)
     return Cell(raw, value, is_unreadable)
 

@@ -55,12 +55,12 @@ class _Lines:
         self.number = first_line - 1
 
     def look(self, offset: int) -> tuple[str, bool] | None:
-        """The line ``offset`` lines ahead and whether bytes of it were replaced; null at the end."""
+        """The line ``offset`` lines ahead, without newline, and whether bytes of it were replaced; null at the end."""
         while len(self.ahead) <= offset:
             raw = self.stream.readline()
             if not raw:
                 return None
-            raw = raw.removesuffix(b"\n").removesuffix(b"\r")
+            raw = raw.removesuffix(b"\n")
             try:
                 self.ahead.append((raw.decode("utf-8"), False))
             except UnicodeDecodeError:
@@ -98,11 +98,10 @@ def clean(
     """
     done = Cleaned()
     out = io.StringIO(newline="")
-    writer = csv.writer(out, delimiter=separator, lineterminator="\n")
     lines = _Lines(stream, first_line)
     place = list(columns).index(free_text) if free_text in columns and free_text is not None else None
     while (ahead := lines.look(0)) is not None:
-        text = ahead[0]
+        text = ahead[0].removesuffix("\r")
         number = lines.number + 1
         fields, span = _fields(lines, separator)
         row = _fit(fields, len(columns), separator=separator, place=place)
@@ -115,10 +114,17 @@ def clean(
         else:
             done.num_repaired += len(row) < len(fields) and any(fields[len(columns) :])
             _note_record(done, lines, number, span)
-            writer.writerow(row)
+            out.write(separator.join(_quoted(field, separator) for field in row) + "\n")
         lines.drop(span)
     done.text = out.getvalue().encode("utf-8", errors="replace")
     return done
+
+
+def _quoted(field: str, separator: str) -> str:
+    # Not csv.writer: before Python 3.13 it leaves a carriage return bare, which at the end of a line gets lost.
+    if any(character in field for character in (separator, '"', "\n", "\r")):
+        return '"' + field.replace('"', '""') + '"'
+    return field
 
 
 def _note_record(done: Cleaned, lines: _Lines, number: int, span: int) -> None:
@@ -131,7 +137,7 @@ def _note_record(done: Cleaned, lines: _Lines, number: int, span: int) -> None:
 
 def _fields(lines: _Lines, separator: str) -> tuple[list[str], int]:
     """Fields of the record that begins at the next line, and how many lines it takes."""
-    text, _ = lines.look(0) or ("", False)
+    text = (lines.look(0) or ("", False))[0].removesuffix("\r")
     if '"' not in text:
         return text.split(separator), 1
     for span in range(1, MAX_LINES_PER_RECORD + 1):
@@ -140,7 +146,11 @@ def _fields(lines: _Lines, separator: str) -> tuple[list[str], int]:
             break
         try:
             # strict: a quote that is still open at the end of the text is an error, not a field.
-            rows = list(csv.reader(io.StringIO("\n".join(parts), newline=""), delimiter=separator, strict=True))
+            rows = list(
+                csv.reader(
+                    io.StringIO("\n".join(parts).removesuffix("\r"), newline=""), delimiter=separator, strict=True
+                )
+            )
         except csv.Error as error:
             if "unexpected end of data" in str(error):
                 continue

@@ -14,7 +14,7 @@ from analysis.loaders.delimited import LINE, UNDECODABLE
 from analysis.loaders.duplicates import settle_duplicates
 from analysis.loaders.rows import RawRows, reject_table
 from analysis.loaders.timeline import Given, conclude
-from analysis.loaders.zones import ZoneNotes, to_utc
+from analysis.loaders.zones import ZoneNotes, is_plausible, to_utc
 from analysis.trace import LoadReport, Trace, TraceMeta
 
 __all__ = ["Finished", "finish_jobs", "finish_trace"]
@@ -112,11 +112,13 @@ def finish_jobs(
 
 
 def _set_aside(table: pl.DataFrame, file: str) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Take out the rows that no job can be made of: unreadable text, no id."""
+    """Take out the rows that no job can be made of: unreadable text, no id, a time in no century of ours."""
     if PROBLEM not in table.columns:
         table = table.with_columns(pl.lit(None, dtype=pl.String).alias(PROBLEM))
     no_id = pl.when(pl.col("job_id").cast(pl.String).fill_null("") == "").then(pl.lit("no_id"))
-    problem = table.select(pl.coalesce(PROBLEM, no_id).alias(PROBLEM))[PROBLEM]
+    times = [name for name in TIMES if name in table.columns and table[name].dtype != pl.Null()]
+    wrong = [pl.when(~is_plausible(name, table[name].dtype)).then(pl.lit(f"implausible_{name}")) for name in times]
+    problem = table.select(pl.coalesce(PROBLEM, no_id, *wrong).alias(PROBLEM))[PROBLEM]
     bad = problem.is_not_null()
     if not bad.any():
         return table, reject_table(file, [])

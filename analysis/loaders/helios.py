@@ -76,6 +76,7 @@ STATUSES: Final = {
     "NODE_FAIL": "node_fail",
     "SUSPENDED": "suspended",
 }
+PREFIX: Final = "gpus of "
 RARE: Final = {"TIMEOUT": "failed", "NODE_FAIL": "failed"}
 
 
@@ -144,9 +145,11 @@ def read_helios(
 def _capacity(raw: Delimited, zone: str) -> tuple[dict[str, pl.DataFrame], list[str]]:
     """Capacity, nodes and rejects of the GPU numbers, and what is to be said about them."""
     vcs = [column for column in raw.columns if column not in ("date", "total")]
-    cells = {"time": time("date", "%Y-%m-%d"), "total": number("total"), **{vc: number(vc) for vc in vcs}}
+    # A VC may bear any name, that of another column too.
+    columns = {f"{PREFIX}{vc}": number(vc) for vc in vcs}
+    cells = {"time": time("date", "%Y-%m-%d"), "total": number("total"), **columns}
     days = read_cells(raw.frame, cells).collect()
-    days = days.sort("time", *vcs, LINE, nulls_last=True)
+    days = days.sort("time", *columns, LINE, nulls_last=True)
     no_date = pl.when(pl.col("time").is_null()).then(pl.lit("no_date"))
     again = pl.when(~pl.col("time").is_first_distinct()).then(pl.lit("duplicate_id"))
     days = days.with_columns(reason=pl.coalesce(PROBLEM, no_date, again))
@@ -155,14 +158,14 @@ def _capacity(raw: Delimited, zone: str) -> tuple[dict[str, pl.DataFrame], list[
     )
     days = days.filter(pl.col("reason").is_null())
     days = days.with_columns(to_utc(days["time"].dt.cast_time_unit("us"), zone=zone))
-    long = days.unpivot(vcs, index="time", variable_name="vc", value_name="num_gpus").drop_nulls("num_gpus")
-    long = long.sort("vc", "time")
+    long = days.unpivot(list(columns), index="time", variable_name="vc", value_name="num_gpus").drop_nulls("num_gpus")
+    long = long.with_columns(pl.col("vc").str.strip_prefix(PREFIX)).sort("vc", "time")
     changed = (pl.col("num_gpus") != pl.col("num_gpus").shift().over("vc")).fill_null(value=True)
     capacity = long.filter(changed).select(*schema.CAPACITY)
     last = long.group_by("vc").last().sort("vc")
     notes = [f"Nodes are those of the last day of {raw.name}: each VC's GPUs as nodes of {GPUS_PER_NODE}."]
     if "total" in days.columns:
-        differs = days.filter(pl.sum_horizontal(vcs) != pl.col("total")).height
+        differs = days.filter(pl.sum_horizontal(*columns) != pl.col("total")).height
         if differs:
             notes.append(f"{raw.name}: on {differs} days 'total' is not the sum of the VCs; it is not used.")
     return {"capacity": capacity, "nodes": _nodes(last), "rejects": rejects}, notes

@@ -47,8 +47,9 @@ class Gathered:
 
 
 def parse_times(text: pl.Expr) -> pl.Expr:
-    """Naive instants of the log's one format; null where the text is another."""
-    return text.str.to_datetime("%Y-%m-%d %H:%M:%S", time_unit="us", strict=False)
+    """Naive instants of the log's one format; null where the text is another, or the year is no year of ours."""
+    parsed = text.str.to_datetime("%Y-%m-%d %H:%M:%S", time_unit="us", strict=False)
+    return pl.when(parsed.dt.year().is_between(1900, 2199)).then(parsed)
 
 
 def gather_attempts(records: Sequence[tuple[int, dict[str, Any]]], *, zone: str, notes: ZoneNotes) -> Gathered:

@@ -13,11 +13,16 @@ import polars as pl
 from analysis import schema
 from analysis.errors import UsageError
 
-__all__ = ["ZoneNotes", "check_zone", "to_utc"]
+__all__ = ["ZoneNotes", "check_zone", "is_plausible", "to_utc"]
 
 #: Longer than any clock change, shorter than the time between two.
 GAP: Final = timedelta(hours=3)
 DAY: Final = timedelta(days=1)
+
+
+#: No log reaches beyond: what does is a number or text that was misread (0001-01-01, 9999-12-31).
+FIRST: Final = datetime(1900, 1, 1, tzinfo=UTC)
+BEYOND: Final = datetime(2200, 1, 1, tzinfo=UTC)
 
 
 @dataclass
@@ -65,6 +70,23 @@ def check_zone(name: str) -> str:
     return name
 
 
+def is_plausible(name: str, dtype: pl.DataType) -> pl.Expr:
+    """Whether a time lies between 1900 and 2200; null where it is null.
+
+    Parameters
+    ----------
+    name : str
+        Column of datetimes, dates or numbers (seconds).
+    dtype : DataType
+        Of the column.
+    """
+    if dtype.is_numeric():
+        return pl.col(name).is_between(FIRST.timestamp(), BEYOND.timestamp())
+    zone = getattr(dtype, "time_zone", None)
+    first, beyond = (limit if zone else limit.replace(tzinfo=None) for limit in (FIRST, BEYOND))
+    return pl.col(name).is_between(pl.lit(first), pl.lit(beyond), closed="left")
+
+
 def to_utc(times: pl.Series, *, zone: str, notes: ZoneNotes | None = None) -> pl.Series:
     """Instants of any form as ``datetime[us, UTC]``.
 
@@ -94,7 +116,8 @@ def to_utc(times: pl.Series, *, zone: str, notes: ZoneNotes | None = None) -> pl
     times = times.cast(pl.Datetime("us", getattr(times.dtype, "time_zone", None)))
     if isinstance(times.dtype, pl.Datetime) and times.dtype.time_zone is not None:
         return times.dt.convert_time_zone("UTC")
-    first, last = times.min(), times.max()
+    in_reach = times.to_frame("t").select(pl.col("t").filter(is_plausible("t", times.dtype))).to_series()
+    first, last = in_reach.min(), in_reach.max()
     if not isinstance(first, datetime) or not isinstance(last, datetime):
         return times.dt.replace_time_zone("UTC")
     offset = _steady_offset(zone, first.date().isoformat(), last.date().isoformat())
