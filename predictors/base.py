@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from analysis import schema
 from analysis.errors import HindcastError, UnknownNameError, UsageError
-from predictors.history import PAST, Failures, ended_jobs
+from predictors.history import Failures, ended_jobs
 from predictors.jobs_table import as_jobs, is_failure, is_known, lower_bound_s
 
 __all__ = ["PREDICTORS", "DurationPredictor", "make_predictor", "predictor"]
@@ -218,12 +218,13 @@ class DurationPredictor(BaseEstimator, ABC):  # type: ignore[misc]
         """Take back what ``_write_parts`` wrote; the store has checked every file's checksum."""
 
 
+def clip_to_limit(predicted: NDArray[np.float64], jobs: pl.DataFrame) -> NDArray[np.float64]:
+    """Cut predictions at the requested limit, at which the job would be ended anyway; null = no limit [s]."""
+    limit = jobs["time_limit_s"].fill_null(np.inf).to_numpy()
+    return np.asarray(np.minimum(predicted, limit), dtype=np.float64)
+
+
 def _window(table: pl.DataFrame) -> tuple[str | None, str | None]:
     times = table["submit_time"].drop_nulls()
     first, last = (None, None) if not len(times) else (times.min(), times.max())
     return (None if first is None else str(first), None if last is None else str(last))
-
-
-def empty_past() -> pl.DataFrame:
-    """Make a history in which nothing has ended."""
-    return pl.DataFrame(schema=dict(PAST))

@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from predictors.base import DurationPredictor, predictor
+from predictors.base import DurationPredictor, clip_to_limit, predictor
 from predictors.history import history_features
 
 __all__ = ["GlobalMedian", "LastTwo", "RequestedLimit", "UserMedian", "VcGpusMedian", "VcMedian"]
@@ -26,7 +26,8 @@ class GlobalMedian(DurationPredictor):
 class _BackOff(DurationPredictor):
     """A statistic of the first key that has ended jobs; then the next key's; then the training median.
 
-    Censored rows do not teach: a job that still runs is not in anybody's window of ended jobs.
+    Never more than the requested limit. Censored rows do not teach: a job that still runs is in nobody's window of
+    ended jobs.
     """
 
     keys: tuple[str, ...] = ()
@@ -37,7 +38,8 @@ class _BackOff(DurationPredictor):
 
     def _predict(self, jobs: pl.DataFrame, past: pl.DataFrame) -> NDArray[np.float64]:
         found = history_features(jobs, past=past, keys=self.keys, stats=[self.stat], failures=self.failures)
-        return found.select(pl.coalesce(pl.all())).to_series().cast(pl.Float64).fill_null(np.nan).to_numpy()
+        first = found.select(pl.coalesce(*found.columns, pl.lit(self.fallback_s_))).to_series()
+        return clip_to_limit(first.to_numpy(), jobs)
 
 
 @predictor("user_median")

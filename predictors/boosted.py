@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from sklearn.ensemble import HistGradientBoostingRegressor
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
-from predictors.base import DurationPredictor, predictor
+from predictors.base import DurationPredictor, clip_to_limit, predictor
 from predictors.features import (
     CATEGORY_COLUMNS,
     DEFAULT_FEATURES,
@@ -125,8 +125,7 @@ class BoostedTrees(DurationPredictor):
         else:
             with threadpool_limits(limits=1, user_api="openmp"):
                 predicted = np.expm1(self._apply(_matrix(self._table(jobs, past))))
-        limit = jobs["time_limit_s"].fill_null(np.inf).to_numpy()
-        return np.asarray(np.minimum(predicted, limit), dtype=np.float64)
+        return clip_to_limit(predicted, jobs)
 
     @abstractmethod
     def _learn(self, matrix: Matrix, log_label: Matrix) -> None:

@@ -162,3 +162,19 @@ def test_philly_gives_the_published_counts_and_errors(real_data):
     assert scores["vc_gpus_median"]["spearman"] == pytest.approx(0.70, abs=0.01)
     assert scores["boosted"]["log_mae"] <= 1.10
     assert scores["boosted"]["spearman"] >= 0.72
+
+
+@pytest.mark.full_trace
+def test_kth_gives_the_published_counts_and_errors(real_data):
+    """Another log, with users and limits, and without GPUs; there all ended jobs taught, however they ended."""
+    trace = load("swf", real_data("swf/KTH-SP2-1996-2.swf.gz"))
+    names = ["global_median", "requested_limit", "last_two", "boosted"]
+    models = {name: make_predictor(name, failures="keep") for name in names}
+    result = backtest(trace.jobs, models=models, gpu_jobs_only=False)
+    scores = {row["model"]: row for row in result.scores.to_dicts()}
+    assert {(row["num_train"], row["num_test"]) for row in scores.values()} == {(17_072, 11_396)}
+    assert not result.end_is_proxy
+    assert scores["global_median"]["log_mae"] == pytest.approx(2.574, abs=0.001)
+    assert scores["requested_limit"]["log_mae"] == pytest.approx(1.498, abs=0.001)
+    assert scores["last_two"]["log_mae"] == pytest.approx(1.244, abs=0.001)
+    assert scores["boosted"]["log_mae"] <= 1.05

@@ -69,6 +69,12 @@ def test_requested_limit_and_its_fallback():
     assert make_predictor("requested_limit").fit(TRAIN).predict(rows).tolist() == [3600.0, 100.0, 1.0]
 
 
+def test_rules_of_the_past_stop_at_the_requested_limit():
+    rows = log([("ann", "big", 1.0, 9, None)] * 2).with_columns(time_limit_s=pl.Series([60.0, None]))
+    assert make_predictor("last_two").fit(TRAIN).predict(rows).tolist() == [60.0, 400.0]
+    assert make_predictor("global_median").fit(TRAIN).predict(rows).tolist() == [100.0, 100.0]
+
+
 def test_the_log_goes_on_through_history():
     rows = log([("ann", "big", 1.0, 99, None)])
     model = make_predictor("last_two").fit(TRAIN)
