@@ -254,7 +254,8 @@ def _gain_sentence(pair: pl.DataFrame) -> str | None:
         return f"{head}."
     row = best[0]
     text = (
-        f"{head}; with the predictions of {_words(row['predictor'])} to {duration_text(row['mean_jct_s'])}, "
+        f"{head}; with the predictions of {_words(row['predictor'])}, the best of those tried on these "
+        f"jobs, to {duration_text(row['mean_jct_s'])}, "
         f"which is {percent_text(row['captured_share'])} of that gain"
     )
     blind = _row(pair, role="knows_nothing")
