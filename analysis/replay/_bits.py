@@ -13,15 +13,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from llvmlite import ir
-from numba import njit, types
+from numba import types
 from numba.extending import intrinsic
+
+from analysis.replay._compiled import compiled
 
 I64 = npt.NDArray[np.int64]
 U64 = npt.NDArray[np.uint64]
 
 WORD = 64
 ONE = np.uint64(1)
-ZERO = np.uint64(0)
+EMPTY = np.uint64(0)
 
 
 @intrinsic  # type: ignore[untyped-decorator, unused-ignore]
@@ -34,13 +36,13 @@ def ctz(typingctx: Any, word: Any) -> Any:  # noqa: ARG001 - numba's signature
     return types.int64(types.uint64), codegen
 
 
-@njit(cache=True)
+@compiled
 def bit(i: int) -> np.uint64:
     """Word with only bit ``i mod 64`` set."""
     return ONE << np.uint64(i & 63)
 
 
-@njit(cache=True)
+@compiled
 def put(tab: I64, bits: U64, t: int, bucket: int, item: int) -> None:
     """Add an item to a bucket."""
     w = item >> 6
@@ -49,57 +51,57 @@ def put(tab: I64, bits: U64, t: int, bucket: int, item: int) -> None:
     bits[tab[t, 4] + (bucket >> 6)] |= bit(bucket)
 
 
-@njit(cache=True)
+@compiled
 def drop(tab: I64, bits: U64, t: int, bucket: int, item: int) -> None:
     """Take an item out of a bucket."""
     w = item >> 6
     at = tab[t, 0] + bucket * tab[t, 1] + w
     bits[at] &= ~bit(item)
-    if bits[at] != ZERO:
+    if bits[at] != EMPTY:
         return
     first = tab[t, 2] + bucket * tab[t, 3]
     bits[first + (w >> 6)] &= ~bit(w)
     for s in range(tab[t, 3]):
-        if bits[first + s] != ZERO:
+        if bits[first + s] != EMPTY:
             return
     bits[tab[t, 4] + (bucket >> 6)] &= ~bit(bucket)
 
 
-@njit(cache=True)
+@compiled
 def has_bucket(tab: I64, bits: U64, t: int, bucket: int) -> bool:
     """Tell whether a bucket holds anything."""
-    return (bits[tab[t, 4] + (bucket >> 6)] & bit(bucket)) != ZERO
+    return (bits[tab[t, 4] + (bucket >> 6)] & bit(bucket)) != EMPTY
 
 
-@njit(cache=True)
+@compiled
 def next_bucket(tab: I64, bits: U64, t: int, bucket: int) -> int:
     """Lowest bucket from ``bucket`` on that is not empty; -1 if there is none."""
     m = bucket >> 6
     if m >= tab[t, 5]:
         return -1
     word = bits[tab[t, 4] + m] >> np.uint64(bucket & 63)
-    if word != ZERO:
+    if word != EMPTY:
         return bucket + ctz(word)
     for k in range(m + 1, tab[t, 5]):
         word = bits[tab[t, 4] + k]
-        if word != ZERO:
+        if word != EMPTY:
             return k * WORD + ctz(word)
     return -1
 
 
-@njit(cache=True)
+@compiled
 def first_item(tab: I64, bits: U64, t: int, bucket: int) -> int:
     """Lowest item of a bucket; -1 if it is empty."""
     first = tab[t, 2] + bucket * tab[t, 3]
     for s in range(tab[t, 3]):
         word = bits[first + s]
-        if word != ZERO:
+        if word != EMPTY:
             w = s * WORD + ctz(word)
             return w * WORD + ctz(bits[tab[t, 0] + bucket * tab[t, 1] + w])
     return -1
 
 
-@njit(cache=True)
+@compiled
 def next_item(tab: I64, bits: U64, t: int, bucket: int, item: int) -> int:
     """Lowest item of a bucket from ``item`` on; -1 if there is none."""
     w = item >> 6
@@ -107,10 +109,10 @@ def next_item(tab: I64, bits: U64, t: int, bucket: int, item: int) -> int:
         return -1
     first = tab[t, 0] + bucket * tab[t, 1]
     word = bits[first + w] >> np.uint64(item & 63)
-    if word != ZERO:
+    if word != EMPTY:
         return item + ctz(word)
     for k in range(w + 1, tab[t, 1]):
-        if bits[first + k] != ZERO:
+        if bits[first + k] != EMPTY:
             return k * WORD + ctz(bits[first + k])
     return -1
 

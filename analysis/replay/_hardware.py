@@ -10,9 +10,9 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 import numpy as np
-from numba import njit
 
 from analysis.replay._bits import I64, U64, drop, make_tables, put
+from analysis.replay._compiled import compiled, entry
 
 MILLI: Final = 1000
 # Columns of ``Hardware.groups`` …
@@ -97,14 +97,14 @@ def build_hardware(*, vc: I64, gpu_type: I64, size: I64, rank: I64, has_fraction
     return hardware, order
 
 
-@njit(cache=True)
+@entry
 def _fill(hw: Hardware) -> None:
     for n in range(len(hw.free)):
         g = hw.group[n]
         put(hw.tab, hw.bits, g, hw.free[n], n - hw.groups[g, FIRST])
 
 
-@njit(cache=True)
+@compiled
 def set_free(hw: Hardware, node: int, now: int) -> None:
     """Change a node's number of wholly free GPUs."""
     g = hw.group[node]
@@ -118,7 +118,7 @@ def set_free(hw: Hardware, node: int, now: int) -> None:
     hw.free[node] = now
 
 
-@njit(cache=True)
+@compiled
 def set_room(hw: Hardware, device: int, now: int) -> None:
     """Change a device's free milli-GPUs, and its node's count of wholly free GPUs with it."""
     node = hw.device_node[device]
@@ -135,7 +135,7 @@ def set_room(hw: Hardware, device: int, now: int) -> None:
         set_free(hw, node, hw.free[node] + step)
 
 
-@njit(cache=True)
+@compiled
 def add(hw: Hardware, item: int, amount: int) -> None:
     """Give back (amount > 0) or take again (amount < 0) what an entry says."""
     if len(hw.room) == 0:
@@ -144,14 +144,14 @@ def add(hw: Hardware, item: int, amount: int) -> None:
         set_room(hw, item, hw.room[item] + amount)
 
 
-@njit(cache=True)
+@compiled
 def release(hw: Hardware, held: Entries, start: int, stop: int) -> None:
     """Give back all that the entries from ``start`` to ``stop`` hold."""
     for e in range(start, stop):
         add(hw, held.item[e], held.amount[e])
 
 
-@njit(cache=True)
+@compiled
 def retake(hw: Hardware, held: Entries, start: int, stop: int) -> None:
     """Undo ``release``."""
     for e in range(start, stop):

@@ -46,7 +46,9 @@ def gpu_jobs(jobs: pl.DataFrame, *, columns: Collection[str]) -> tuple[pl.DataFr
     """
     missing = [name for name in (*NEEDED, *columns) if name not in jobs.columns]
     if missing:
-        raise SchemaError(table="jobs", violations=[f"column {name!r} is missing; a replay reads it" for name in missing])
+        raise SchemaError(
+            table="jobs", violations=[f"column {name!r} is missing; a replay reads it" for name in missing]
+        )
     present = [name for name in OPTIONAL if name in jobs.columns]
     wanted = list(dict.fromkeys([*NEEDED, *present, *columns]))
     table = jobs.select(wanted).with_columns(

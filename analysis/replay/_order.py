@@ -12,7 +12,7 @@ from analysis.replay._bits import I64
 from analysis.replay._hardware import TYPE
 from analysis.replay._jobs import US
 from analysis.replay._prepare import Prepared
-from analysis.replay._queues import I32, Queues
+from analysis.replay._queues import Queues
 from analysis.replay.policies import Policy
 
 
@@ -40,18 +40,18 @@ def key_values(policy: Policy, prepared: Prepared, predicted: I64) -> npt.NDArra
     return key.rank("dense").to_numpy()
 
 
-def _ranks(order: I64, num_places: int) -> tuple[I32, I32]:
-    rank = np.full(num_places, -1, dtype=np.int32)
-    rank[order] = np.arange(len(order), dtype=np.int32)
-    return rank, order.astype(np.int32)
+def _ranks(order: I64, num_places: int) -> tuple[I64, I64]:
+    rank = np.full(num_places, -1, dtype=np.int64)
+    rank[order] = np.arange(len(order), dtype=np.int64)
+    return rank, order.astype(np.int64)
 
 
-def job_ranks(policy: Policy, prepared: Prepared) -> tuple[I32, I32]:
+def job_ranks(policy: Policy, prepared: Prepared) -> tuple[I64, I64]:
     """Rank of every accepted job, ties by (submit_time, job_id), and the job at every rank."""
     key = key_values(policy, prepared, prepared.predicted_log)
     n = len(key)
     if np.all(key[1:] >= key[:-1]):
-        same = np.arange(n, dtype=np.int32)
+        same = np.arange(n, dtype=np.int64)
         return same, same
     return _ranks(np.argsort(key, kind="stable"), n)
 
@@ -65,7 +65,7 @@ def type_slots(prepared: Prepared) -> list[list[int]]:
     ]
 
 
-def pair_ranks(policy: Policy, prepared: Prepared, slots: list[list[int]]) -> tuple[I32, I32]:
+def pair_ranks(policy: Policy, prepared: Prepared, slots: list[list[int]]) -> tuple[I64, I64]:
     """Rank of every (job, GPU type) pair: by key, predicted finish, job, type; -1 where the job may not use it."""
     num_slots = max(len(types) for types in slots)
     table = np.array([types + [-1] * (num_slots - len(types)) for types in slots], dtype=np.int64)
@@ -107,8 +107,8 @@ def make_queues(policy: Policy, prepared: Prepared) -> Queues:
         num_slots=num_slots,
         rank=rank,
         place_at=place_at,
-        queue=queue.ravel().astype(np.int32),
-        heap=np.empty(rank.size, dtype=np.int32),
+        queue=queue.ravel().astype(np.int64),
+        heap=np.empty(rank.size, dtype=np.int64),
         first=np.concatenate([[0], np.cumsum(counts)[:-1]]).astype(np.int64),
         length=np.zeros(len(types), dtype=np.int64),
         fresh=np.zeros(len(types), dtype=np.int64),

@@ -7,9 +7,8 @@ fraction, mode, allowed types (a bit per type).
 
 from __future__ import annotations
 
-from numba import njit
-
-from analysis.replay._bits import I64, bit, first_item, has_bucket, next_bucket, next_item
+from analysis.replay._bits import I64, first_item, has_bucket, next_bucket, next_item
+from analysis.replay._compiled import ZERO, compiled, constant
 from analysis.replay._hardware import (
     FIRST,
     FIRST_DEVICE,
@@ -28,17 +27,20 @@ from analysis.replay._hardware import (
 VC, WHOLE, PIECES, MILLIS, MODE, TYPES = 0, 1, 2, 3, 4, 5
 # Modes: on one node; whole nodes and best fit for the rest; anywhere; fractions anywhere.
 ON_ONE_NODE, WHOLE_NODES_FIRST, SPREAD, FRACTIONS = 0, 1, 2, 3
-NOWHERE = -1
-FAR = 1 << 62
+NOWHERE = constant(-1)
+ONE = constant(1)
+FAR = constant(1 << 62)
+#: All bits: every GPU type.
+ANY_TYPE = constant(-1)
 
 
-@njit(cache=True)
+@compiled
 def allows(types: int, gpu_type: int) -> bool:
     """Tell whether a type's bit is set."""
     return (types >> gpu_type) & 1 == 1
 
 
-@njit(cache=True)
+@compiled
 def best_node(hw: Hardware, vc: int, whole: int, types: int) -> int:
     """Node with the smallest sufficient number of free GPUs, then the lowest id; NOWHERE if none."""
     best, best_free = NOWHERE, FAR
@@ -54,7 +56,7 @@ def best_node(hw: Hardware, vc: int, whole: int, types: int) -> int:
     return best
 
 
-@njit(cache=True)
+@compiled
 def most_free(hw: Hardware, g: int, below: int) -> int:
     """Largest number of free GPUs, less than ``below``, that a node of the group has."""
     for free in range(min(below - 1, hw.groups[g, SIZE]), 0, -1):
@@ -63,7 +65,7 @@ def most_free(hw: Hardware, g: int, below: int) -> int:
     return 0
 
 
-@njit(cache=True)
+@compiled
 def type_end(hw: Hardware, vc: int, g: int) -> int:
     """First group after those of the same VC and type as ``g``."""
     stop = g + 1
@@ -72,7 +74,7 @@ def type_end(hw: Hardware, vc: int, g: int) -> int:
     return stop
 
 
-@njit(cache=True)
+@compiled
 def type_fits(hw: Hardware, start: int, stop: int, whole: int, mode: int) -> bool:
     """Tell whether whole GPUs beyond one node fit on the groups of one type."""
     sure, rest = 0, 0
@@ -86,7 +88,7 @@ def type_fits(hw: Hardware, start: int, stop: int, whole: int, mode: int) -> boo
     return sure + rest >= whole
 
 
-@njit(cache=True)
+@compiled
 def first_type(hw: Hardware, vc: int, whole: int, mode: int, types: int) -> int:
     """First group of the first type on which whole GPUs beyond one node fit; NOWHERE if none."""
     g = hw.vc_groups[vc]
@@ -98,7 +100,7 @@ def first_type(hw: Hardware, vc: int, whole: int, mode: int, types: int) -> int:
     return NOWHERE
 
 
-@njit(cache=True)
+@compiled
 def grab(hw: Hardware, node: int, whole: int, held: Entries, at: int) -> int:
     """Take wholly free GPUs of one node, lowest device first; return the next free entry."""
     if len(hw.room) == 0:
@@ -107,19 +109,19 @@ def grab(hw: Hardware, node: int, whole: int, held: Entries, at: int) -> int:
         return at + 1
     for device in range(hw.device0[node], hw.device0[node + 1]):
         if whole > 0 and hw.room[device] == MILLI:
-            set_room(hw, device, 0)
+            set_room(hw, device, ZERO)
             held.item[at], held.amount[at] = device, MILLI
             at += 1
             whole -= 1
     return at
 
 
-@njit(cache=True)
+@compiled
 def grab_wide(hw: Hardware, c: I64, g: int, held: Entries, at: int) -> int:
     """Take whole nodes of one type, large ones first, then best fit for the rest; it is known to fit."""
     left, vc = c[WHOLE], c[VC]
     stop = type_end(hw, vc, g)
-    types = 1 << hw.groups[g, TYPE]
+    types = ONE << hw.groups[g, TYPE]
     if c[MODE] == WHOLE_NODES_FIRST:
         for k in range(g, stop):
             size = hw.groups[k, SIZE]
@@ -137,7 +139,7 @@ def grab_wide(hw: Hardware, c: I64, g: int, held: Entries, at: int) -> int:
     return at
 
 
-@njit(cache=True)
+@compiled
 def fullest_node(hw: Hardware, start: int, stop: int) -> int:
     """Node of one type with the most free GPUs, then the lowest id."""
     best, best_free = NOWHERE, 0
@@ -151,7 +153,7 @@ def fullest_node(hw: Hardware, start: int, stop: int) -> int:
     return best
 
 
-@njit(cache=True)
+@compiled
 def best_device(hw: Hardware, vc: int, milli: int, types: int) -> int:
     """Partly used device with the least sufficient room, then lowest node, then lowest device; NOWHERE if none."""
     best, best_room = NOWHERE, MILLI
@@ -167,7 +169,7 @@ def best_device(hw: Hardware, vc: int, milli: int, types: int) -> int:
     return best
 
 
-@njit(cache=True)
+@compiled
 def free_device(hw: Hardware, node: int) -> int:
     """Lowest wholly free device of a node."""
     for device in range(hw.device0[node], hw.device0[node + 1]):
@@ -176,7 +178,7 @@ def free_device(hw: Hardware, node: int) -> int:
     return NOWHERE
 
 
-@njit(cache=True)
+@compiled
 def tight_device(hw: Hardware, node: int, milli: int) -> int:
     """Partly used device of one node with the least sufficient room, else its lowest free one; NOWHERE if none."""
     best, best_room = NOWHERE, MILLI
@@ -186,7 +188,7 @@ def tight_device(hw: Hardware, node: int, milli: int) -> int:
     return best if best != NOWHERE else free_device(hw, node)
 
 
-@njit(cache=True)
+@compiled
 def take_piece(hw: Hardware, device: int, milli: int, held: Entries, at: int) -> int:
     """Take a share of one device; return the next free entry."""
     set_room(hw, device, hw.room[device] - milli)
@@ -194,14 +196,14 @@ def take_piece(hw: Hardware, device: int, milli: int, held: Entries, at: int) ->
     return at + 1
 
 
-@njit(cache=True)
+@compiled
 def spread_pieces(hw: Hardware, c: I64, types: int, held: Entries, at: int) -> int:
     """Place a class's fractions one by one on any node of the types; NOWHERE if one of them finds no place."""
     start = at
     for _ in range(c[PIECES]):
         device = best_device(hw, c[VC], c[MILLIS], types)
         if device == NOWHERE:
-            node = best_node(hw, c[VC], 1, types)
+            node = best_node(hw, c[VC], ONE, types)
             if node == NOWHERE:
                 release(hw, held, start, at)
                 return NOWHERE
@@ -210,7 +212,7 @@ def spread_pieces(hw: Hardware, c: I64, types: int, held: Entries, at: int) -> i
     return at
 
 
-@njit(cache=True)
+@compiled
 def node_holds(hw: Hardware, node: int, c: I64) -> bool:
     """Tell whether whole GPUs and fractions fit together on one node."""
     slots = (hw.free[node] - c[WHOLE]) * (MILLI // c[MILLIS])
@@ -220,10 +222,10 @@ def node_holds(hw: Hardware, node: int, c: I64) -> bool:
     return slots >= c[PIECES]
 
 
-@njit(cache=True)
+@compiled
 def first_holding(hw: Hardware, g: int, free: int, c: I64) -> int:
     """Lowest node of a group with so many free GPUs that holds the class; NOWHERE if none."""
-    item = next_item(hw.tab, hw.bits, g, free, 0)
+    item = next_item(hw.tab, hw.bits, g, free, ZERO)
     while item >= 0:
         node = hw.groups[g, FIRST] + item
         if node_holds(hw, node, c):
@@ -232,7 +234,7 @@ def first_holding(hw: Hardware, g: int, free: int, c: I64) -> int:
     return NOWHERE
 
 
-@njit(cache=True)
+@compiled
 def best_node_mixed(hw: Hardware, c: I64, types: int) -> int:
     """Node with the fewest free GPUs, then the lowest id, that holds whole GPUs and fractions; NOWHERE if none."""
     best, best_free = NOWHERE, FAR
@@ -250,7 +252,7 @@ def best_node_mixed(hw: Hardware, c: I64, types: int) -> int:
     return best
 
 
-@njit(cache=True)
+@compiled
 def place_on_one(hw: Hardware, c: I64, types: int, held: Entries, at: int) -> int:
     """Place a class on the best single node; NOWHERE if it does not fit."""
     node = best_node(hw, c[VC], c[WHOLE], types) if c[PIECES] == 0 else best_node_mixed(hw, c, types)
@@ -263,7 +265,7 @@ def place_on_one(hw: Hardware, c: I64, types: int, held: Entries, at: int) -> in
     return at
 
 
-@njit(cache=True)
+@compiled
 def place_on_type(hw: Hardware, c: I64, g: int, held: Entries, at: int) -> int:
     """Place a class over nodes of the one type that begins with group ``g``; NOWHERE if it does not fit."""
     start = at
@@ -272,14 +274,14 @@ def place_on_type(hw: Hardware, c: I64, g: int, held: Entries, at: int) -> int:
             return NOWHERE
         at = grab_wide(hw, c, g, held, at)
     if c[PIECES] > 0:
-        stop = spread_pieces(hw, c, 1 << hw.groups[g, TYPE], held, at)
+        stop = spread_pieces(hw, c, ONE << hw.groups[g, TYPE], held, at)
         if stop == NOWHERE:
             release(hw, held, start, at)
         return stop
     return at
 
 
-@njit(cache=True)
+@compiled
 def place(hw: Hardware, c: I64, types: int, held: Entries, at: int) -> int:
     """Place one job of a class and write what it holds.
 
@@ -305,26 +307,26 @@ def place(hw: Hardware, c: I64, types: int, held: Entries, at: int) -> int:
     return NOWHERE
 
 
-@njit(cache=True)
+@compiled
 def node_of(hw: Hardware, item: int) -> int:
     """Node of an entry."""
     return item if len(hw.room) == 0 else hw.device_node[item]
 
 
-@njit(cache=True)
+@compiled
 def type_of(hw: Hardware, item: int) -> int:
     """GPU type of an entry."""
     return hw.groups[hw.group[node_of(hw, item)], TYPE]
 
 
-@njit(cache=True)
+@compiled
 def fitting_type(hw: Hardware, c: I64, types: int, scratch: Entries) -> int:
     """GPU type on which ``place`` would put the class now; NOWHERE if it does not fit. Takes nothing."""
     if c[PIECES] > 0:
-        stop = place(hw, c, types, scratch, 0)
+        stop = place(hw, c, types, scratch, ZERO)
         if stop == NOWHERE:
             return NOWHERE
-        release(hw, scratch, 0, stop)
+        release(hw, scratch, ZERO, stop)
         return type_of(hw, scratch.item[0])
     types &= c[TYPES]
     if c[MODE] != WHOLE_NODES_FIRST:

@@ -8,11 +8,10 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 import polars as pl
-from numba import njit
 
-from analysis import schema
 from analysis.replay import _place
 from analysis.replay._bits import I64
+from analysis.replay._compiled import ZERO, entry
 from analysis.replay._hardware import COUNT, MILLI, SIZE, TYPE, Entries, Hardware, build_hardware, release
 from analysis.replay._jobs import demands, gpu_jobs, predicted_us, to_us
 from analysis.replay.cluster import Cluster
@@ -22,7 +21,6 @@ from analysis.replay.speeds import REFERENCE_SPEED, is_same_type
 REASONS: Final = ("unknown_gpus", "unknown_duration", "exceeds_capacity", "right_censored", "left_censored")
 UNKNOWN_GPUS, UNKNOWN_DURATION, EXCEEDS_CAPACITY, RIGHT_CENSORED, LEFT_CENSORED = range(5)
 NO_REASON: Final = -1
-ANY_TYPE: Final = -1
 I8 = npt.NDArray[np.int8]
 
 
@@ -112,9 +110,7 @@ def prepare(
     has_fractions = bool(np.any(classes[:, _place.PIECES] > 0))
     rank = np.arange(site.nodes.height, dtype=np.int64)
     size = site.nodes["num_gpus"].to_numpy().astype(np.int64)
-    hw, order = build_hardware(
-        vc=site.vc, gpu_type=site.gpu_type, size=size, rank=rank, has_fractions=has_fractions
-    )
+    hw, order = build_hardware(vc=site.vc, gpu_type=site.gpu_type, size=size, rank=rank, has_fractions=has_fractions)
     _choose_modes(classes, hw)
     most_entries = _most_entries(classes, hw)
     fits = _fit_empty(hw, classes, most_entries)
@@ -201,19 +197,19 @@ def _allowed_types(table: pl.DataFrame, site: Site, notes: list[str]) -> tuple[I
     lists = table["allowed_gpu_types"]
     asked = lists.list.len().fill_null(0) > 0
     if not asked.any():
-        return np.zeros(table.height, dtype=np.int64), np.array([ANY_TYPE], dtype=np.int64)
+        return np.zeros(table.height, dtype=np.int64), np.array([_place.ANY_TYPE], dtype=np.int64)
     known = [(place, name) for place, name in enumerate(site.gpu_types) if name is not None]
     if not known:
         notes.append(
             f"{int(asked.sum())} jobs ask for certain GPU types; the cluster does not say its types, so that was not kept."
         )
-        return np.zeros(table.height, dtype=np.int64), np.array([ANY_TYPE], dtype=np.int64)
+        return np.zeros(table.height, dtype=np.int64), np.array([_place.ANY_TYPE], dtype=np.int64)
     text = lists.list.unique().list.sort().list.join("\x1f").fill_null("")
     distinct = text.unique().sort()
     masks = [
         sum(1 << place for place, name in known if any(is_same_type(one, name) for one in wish.split("\x1f")))
         if wish
-        else ANY_TYPE
+        else _place.ANY_TYPE
         for wish in distinct
     ]
     codes = text.replace_strict(distinct, pl.Series(range(len(distinct)), dtype=pl.Int64), return_dtype=pl.Int64)
@@ -261,14 +257,14 @@ def _fit_empty(hw: Hardware, classes: I64, most_entries: I64) -> npt.NDArray[np.
     return fits
 
 
-@njit(cache=True)
+@entry
 def _try_empty(hw: Hardware, classes: I64, scratch: Entries, fits: npt.NDArray[np.bool_]) -> None:
     for c in range(len(classes)):
         if fits[c]:
-            stop = _place.place(hw, classes[c], ANY_TYPE, scratch, 0)
+            stop = _place.place(hw, classes[c], _place.ANY_TYPE, scratch, ZERO)
             fits[c] = stop != _place.NOWHERE
             if fits[c]:
-                release(hw, scratch, 0, stop)
+                release(hw, scratch, ZERO, stop)
 
 
 def _speed_ratios(
@@ -281,7 +277,9 @@ def _speed_ratios(
     logged = taken["gpu_type"].unique().drop_nulls().sort().to_list()
     unmeasured = [name for name in sorted({*named, *logged}) if cluster.speed_of(name) is None]
     if unmeasured:
-        notes.append(f"No speed was measured for GPU type {', '.join(unmeasured)}: taken as {REFERENCE_SPEED}, a V100's.")
+        notes.append(
+            f"No speed was measured for GPU type {', '.join(unmeasured)}: taken as {REFERENCE_SPEED}, a V100's."
+        )
     speed = {name: cluster.speed_of(name) or REFERENCE_SPEED for name in {*named, *logged}}
     if logged:
         mapping = pl.Series([speed[name] for name in logged], dtype=pl.Float64)

@@ -4,13 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numpy as np
-import numpy.typing as npt
-from numba import njit
-
 from analysis.replay._bits import I64
-
-I32 = npt.NDArray[np.int32]
+from analysis.replay._compiled import ZERO, compiled
 
 
 class Queues(NamedTuple):
@@ -21,10 +16,10 @@ class Queues(NamedTuple):
     """
 
     num_slots: int
-    rank: I32  # [n * num_slots]
-    place_at: I32  # [n * num_slots] place by rank
-    queue: I32  # [n * num_slots] queue of a place
-    heap: I32  # all heaps behind each other …
+    rank: I64  # [n * num_slots]
+    place_at: I64  # [n * num_slots] place by rank
+    queue: I64  # [n * num_slots] queue of a place
+    heap: I64  # all heaps behind each other …
     first: I64  # [Q] … queue q begins here …
     length: I64  # [Q] … and has so many
     fresh: I64  # [Q] 1: somebody came since the last pass
@@ -37,10 +32,10 @@ class Ends(NamedTuple):
     """Running jobs by end time: a binary heap."""
 
     time: I64
-    job: I32
+    job: I64
 
 
-@njit(cache=True)
+@compiled
 def push(q: Queues, queue: int, rank: int) -> None:
     """Put a rank into a queue."""
     heap, first = q.heap, q.first[queue]
@@ -56,14 +51,14 @@ def push(q: Queues, queue: int, rank: int) -> None:
     heap[first + i] = rank
 
 
-@njit(cache=True)
+@compiled
 def pop(q: Queues, queue: int) -> None:
     """Take the lowest rank out of a queue."""
     heap, first = q.heap, q.first[queue]
     n = q.length[queue] - 1
     q.length[queue] = n
     last = heap[first + n]
-    i = 0
+    i = ZERO
     while True:
         down = 2 * i + 1
         if down >= n:
@@ -77,7 +72,7 @@ def pop(q: Queues, queue: int) -> None:
     heap[first + i] = last
 
 
-@njit(cache=True)
+@compiled
 def push_end(ends: Ends, n: int, time: int, job: int) -> None:
     """Add a running job to a heap of ``n``."""
     times, jobs = ends.time, ends.job
@@ -91,14 +86,14 @@ def push_end(ends: Ends, n: int, time: int, job: int) -> None:
     times[i], jobs[i] = time, job
 
 
-@njit(cache=True)
+@compiled
 def pop_end(ends: Ends, n: int) -> int:
     """Take the job that ends first out of a heap of ``n``."""
     times, jobs = ends.time, ends.job
     job = jobs[0]
     n -= 1
     time, last = times[n], jobs[n]
-    i = 0
+    i = ZERO
     while True:
         down = 2 * i + 1
         if down >= n:

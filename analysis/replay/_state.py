@@ -5,14 +5,16 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 import numpy as np
-from numba import njit
+import numpy.typing as npt
 
 from analysis.replay._bits import I64
+from analysis.replay._compiled import compiled
 from analysis.replay._hardware import Entries, Hardware
 from analysis.replay._place import NOWHERE, place, type_of
 from analysis.replay._queues import Ends, Queues, push_end
 
 NEVER: Final = np.iinfo(np.int64).max
+I8 = npt.NDArray[np.int8]
 # Columns of ``Log.counters``.
 RUNNING, WAITING, MOST_WAITING = 0, 1, 2
 
@@ -34,15 +36,14 @@ class Log(NamedTuple):
     start: I64  # [n] microseconds, -1 = never
     end: I64  # [n]
     stop_entry: I64  # [n] entry after a job's last
+    column: I8  # [n] speed column of the type it ran on
     held: Entries
     scratch: Entries
     counters: I64
-
-
-class Reservations(NamedTuple):
-    """placeholder"""
-
-    x: I64
+    touched: I64  # [V + 1] number of VCs where something happened now, then the VCs
+    marks: I64  # [V] what happened there: 1 an arrival, 2 an end
+    live: I64  # [Q] queues whose head may fit in this pass
+    where: I64  # [Q] speed column that each of them would run on
 
 
 class State(NamedTuple):
@@ -51,12 +52,11 @@ class State(NamedTuple):
     hw: Hardware
     work: Work
     queues: Queues
-    reservations: Reservations
     ends: Ends
     log: Log
 
 
-@njit(cache=True)
+@compiled
 def start(s: State, job: int, types: int, now: int) -> bool:
     """Place a job and let it run; False, and nothing happens, if it does not fit."""
     row = s.work.classes[s.work.job_class[job]]
@@ -64,7 +64,9 @@ def start(s: State, job: int, types: int, now: int) -> bool:
     stop = place(s.hw, row, types, s.log.held, at)
     if stop == NOWHERE:
         return False
-    end = now + s.work.run[job, s.work.column[type_of(s.hw, s.log.held.item[at])]]
+    column = s.work.column[type_of(s.hw, s.log.held.item[at])]
+    end = now + s.work.run[job, column]
+    s.log.column[job] = column
     s.log.start[job] = now
     s.log.end[job] = end
     s.log.stop_entry[job] = stop

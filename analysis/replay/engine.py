@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 import numpy as np
 import polars as pl
 import pyarrow as pa
 
 from analysis.errors import UnknownNameError
 from analysis.replay import _loop, _state
+from analysis.replay._backfill import make_backfill
 from analysis.replay._bits import I64
-from analysis.replay._easy import make_reservations
 from analysis.replay._hardware import Entries
 from analysis.replay._jobs import US, check_predicted
 from analysis.replay._order import make_queues
@@ -23,8 +21,6 @@ from analysis.replay.policies import POLICIES, Policy
 from analysis.replay.result import SCHEDULE, STATES, ReplayResult
 
 __all__ = ["replay"]
-
-KINDS: Final = {"strict": _loop.STRICT, "skip": _loop.SKIP, "fastest": _loop.SKIP, "easy": _loop.EASY}
 
 
 def replay(
@@ -130,13 +126,19 @@ def run_loop(policy: Policy, prepared: Prepared) -> _state.Log:
     n = len(prepared.accepted)
     num_entries = int(prepared.first_entry[-1])
     most = int(np.diff(prepared.first_entry).max(initial=0)) + 1
+    num_queues = len(prepared.classes) * len(prepared.gpu_types) + 1
     log = _state.Log(
         start=np.full(n, -1, dtype=np.int64),
         end=np.full(n, -1, dtype=np.int64),
         stop_entry=prepared.first_entry[:-1].copy(),
+        column=np.zeros(n, dtype=np.int8),
         held=Entries(np.empty(num_entries, dtype=np.int64), np.empty(num_entries, dtype=np.int64)),
         scratch=Entries(np.empty(most, dtype=np.int64), np.empty(most, dtype=np.int64)),
         counters=np.zeros(3, dtype=np.int64),
+        touched=np.zeros(prepared.num_vcs + 1, dtype=np.int64),
+        marks=np.zeros(prepared.num_vcs, dtype=np.int64),
+        live=np.empty(num_queues, dtype=np.int64),
+        where=np.empty(num_queues, dtype=np.int64),
     )
     if n == 0:
         return log
@@ -149,10 +151,10 @@ def run_loop(policy: Policy, prepared: Prepared) -> _state.Log:
         first_entry=prepared.first_entry,
     )
     queues = make_queues(policy, prepared)
-    reservations = make_reservations(prepared, queues, active=policy.trait == "easy")
-    ends = Ends(np.empty(n, dtype=np.int64), np.empty(n, dtype=np.int32))
-    state = _state.State(prepared.hw, work, queues, reservations, ends, log)
-    _loop.run(state, KINDS[policy.trait])
+    ends = Ends(np.empty(n, dtype=np.int64), np.empty(n, dtype=np.int64))
+    state = _state.State(prepared.hw, work, queues, ends, log)
+    backfill = make_backfill(prepared, queues) if policy.trait == "easy" else None
+    _loop.run(state, backfill, policy.trait == "strict")
     return log
 
 

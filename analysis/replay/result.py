@@ -72,7 +72,9 @@ class ReplayResult:
             job_id, num_gpus, submit_time, start_time, end_time, duration_s (in the log), run_s (in the replay), jct_s,
             queueing_delay_s, bounded_slowdown (JCT over the log's duration, so that it means the same on any hardware).
         """
-        done = pl.concat([self.schedule.select("job_id", "start_time", "end_time", "state"), self.jobs], how="horizontal")
+        done = pl.concat(
+            [self.schedule.select("job_id", "start_time", "end_time", "state"), self.jobs], how="horizontal"
+        )
         return (
             done.filter(pl.col("state") == "finished")
             .drop("state")
@@ -127,8 +129,10 @@ def _allocation(done: pl.DataFrame, num_gpus: int, *, until: object) -> float | 
         return None
     first = done["submit_time"].min()
     inside = done.select(
-        used=(pl.col("num_gpus") * _seconds(pl.col("end_time").clip(upper_bound=until) - pl.col("start_time"))
-              .clip(lower_bound=0)).sum(),
+        used=(
+            pl.col("num_gpus")
+            * _seconds(pl.col("end_time").clip(upper_bound=until) - pl.col("start_time")).clip(lower_bound=0)
+        ).sum(),
         window=_seconds(pl.lit(until) - pl.lit(first)).first(),
     ).row(0)
     used, window = inside

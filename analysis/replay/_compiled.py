@@ -1,0 +1,68 @@
+"""How the replay's functions are compiled and kept between runs."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import numpy as np
+from numba import njit
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+@cache
+def fingerprint() -> str:
+    """Short hash of the source of everything that is compiled here."""
+    digest = hashlib.sha256()
+    for path in sorted(Path(__file__).parent.glob("_*.py")):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def constant(value: int) -> int:
+    """Integer that compiled code sees as a plain 64-bit one.
+
+    numba takes a Python integer for a type of its own (a literal) and would compile a second version of every function
+    that is called with it.
+    """
+    return np.int64(value)  # type: ignore[return-value]
+
+
+#: Where counting begins.
+ZERO: Final = constant(0)
+
+
+def compiled(function: F) -> F:
+    """Compile a function that only compiled code calls.
+
+    Without reference counting: these functions make no arrays, and counting references of the many arrays that go
+    through their arguments costs ten times their work. Without a wrapper for Python: it takes longest to compile.
+    """
+    return _compile(function, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+
+
+def entry(function: F) -> F:
+    """Compile a function that Python calls."""
+    return _compile(function, no_cfunc_wrapper=True)
+
+
+def _compile(function: F, **options: bool) -> F:
+    """Compile on the first call and keep the machine code for later runs.
+
+    numba keys its cache by the file of the function alone, yet code from other files is melted in: the fingerprint
+    makes it notice a change in any of them.
+    """
+    try:
+        dispatcher = njit(cache=True, _nrt=False, **options)(function)
+    except RuntimeError:
+        # No folder can be written for the cache: compile anew in each run.
+        return njit(_nrt=False, **options)(function)  # type: ignore[no-any-return]
+    cache_file = getattr(getattr(dispatcher, "_cache", None), "_cache_file", None)
+    if not hasattr(cache_file, "_version"):
+        return njit(_nrt=False, **options)(function)  # type: ignore[no-any-return]
+    cache_file._version = f"{cache_file._version} {fingerprint()}"
+    return dispatcher  # type: ignore[no-any-return]

@@ -1,0 +1,143 @@
+"""The head's reservation under EASY: when and where it will fit, and hiding that from jobs that would outlast it."""
+
+from __future__ import annotations
+
+from analysis.replay._backfill import (
+    NUM_FRONTIER,
+    NUM_RESERVED,
+    NUM_WALKED,
+    Backfill,
+    walk_begin,
+    walk_next,
+)
+from analysis.replay._bits import I64
+from analysis.replay._compiled import ZERO, compiled
+from analysis.replay._hardware import MILLI, Hardware, release, retake, set_free, set_room
+from analysis.replay._place import ANY_TYPE, NOWHERE, VC, fitting_type, node_of, place
+from analysis.replay._state import State
+
+
+@compiled
+def give_back(s: State, job: int) -> None:
+    """Free what a running job holds, for a look ahead."""
+    release(s.hw, s.log.held, s.work.first_entry[job], s.log.stop_entry[job])
+
+
+@compiled
+def find_shadow(s: State, b: Backfill, row: I64, now: int) -> int:
+    """Reserve for a class's job at the earliest instant at which it fits; return that instant, the shadow time.
+
+    Running jobs are given back by predicted end, one instant after the other, until the job fits; then all is undone.
+    """
+    vc = row[VC]
+    walk_begin(b, vc)
+    shadow = now
+    while b.counts[NUM_FRONTIER] > 0:
+        time = max(b.end[b.runner0[vc] + b.frontier[0]], now + 1)
+        if time > shadow and shadow > now and fitting_type(s.hw, row, ANY_TYPE, s.log.scratch) != NOWHERE:
+            break
+        give_back(s, walk_next(b, vc))
+        shadow = time
+    forget(s.hw, b)
+    note_rooms(s, b, row)
+    for k in range(b.counts[NUM_WALKED]):
+        job = b.walked[k]
+        retake(s.hw, s.log.held, s.work.first_entry[job], s.log.stop_entry[job])
+    return shadow
+
+
+@compiled
+def forget(hw: Hardware, b: Backfill) -> None:
+    """Drop the last reservation."""
+    for i in range(b.counts[NUM_RESERVED]):
+        node = b.node[i]
+        b.place_of[node] = 0
+        if len(hw.room) > 0:
+            for device in range(hw.device0[node], hw.device0[node + 1]):
+                b.kept[device] = 0
+    b.counts[NUM_RESERVED] = 0
+
+
+@compiled
+def note_rooms(s: State, b: Backfill, row: I64) -> None:
+    """Place the head on what is free at the shadow time, note what it takes and leaves, and take it back."""
+    hw, scratch = s.hw, s.log.scratch
+    stop = place(hw, row, ANY_TYPE, scratch, ZERO)
+    for e in range(stop):
+        node = node_of(hw, scratch.item[e])
+        if b.place_of[node] == 0:
+            i = b.counts[NUM_RESERVED]
+            b.counts[NUM_RESERVED] += 1
+            b.node[i], b.whole[i], b.place_of[node] = node, 0, i + 1
+        if len(hw.room) > 0 and scratch.amount[e] == MILLI:
+            b.whole[b.place_of[node] - 1] += 1
+        elif len(hw.room) > 0:
+            b.kept[scratch.item[e]] += scratch.amount[e]
+    for i in range(b.counts[NUM_RESERVED]):
+        b.spare[i] = hw.free[b.node[i]]
+    release(hw, scratch, ZERO, stop)
+    if len(hw.room) > 0:
+        for i in range(b.counts[NUM_RESERVED]):
+            for device in range(hw.device0[b.node[i]], hw.device0[b.node[i] + 1]):
+                b.later[device] = hw.room[device]
+
+
+@compiled
+def hide(hw: Hardware, b: Backfill) -> None:
+    """Hide the reserved share of the reserved nodes: what is free now beyond what the head will leave."""
+    for i in range(b.counts[NUM_RESERVED]):
+        node = b.node[i]
+        if len(hw.room) > 0:
+            hide_devices(hw, b, i)
+        else:
+            b.veil[i] = max(hw.free[node] - b.spare[i], 0)
+            if b.veil[i] > 0:
+                set_free(hw, node, hw.free[node] - b.veil[i])
+
+
+@compiled
+def hide_devices(hw: Hardware, b: Backfill, i: int) -> None:
+    """Hide devices of a reserved node: for whole GPUs those with the least room now, so that free ones stay in sight."""
+    start, stop = hw.device0[b.node[i]], hw.device0[b.node[i] + 1]
+    for device in range(start, stop):
+        b.veil[device] = -1
+    for _ in range(b.whole[i]):
+        best = -1
+        for device in range(stop - 1, start - 1, -1):
+            if b.veil[device] < 0 and b.later[device] == MILLI and b.kept[device] == 0:
+                if best < 0 or hw.room[device] < hw.room[best]:
+                    best = device
+        if best >= 0:
+            b.veil[best] = hw.room[best]
+    for device in range(start, stop):
+        if b.veil[device] < 0:
+            b.veil[device] = max(hw.room[device] - (b.later[device] - b.kept[device]), 0) if b.kept[device] > 0 else 0
+        if b.veil[device] > 0:
+            set_room(hw, device, hw.room[device] - b.veil[device])
+
+
+@compiled
+def show(hw: Hardware, b: Backfill) -> None:
+    """Undo ``hide``."""
+    for i in range(b.counts[NUM_RESERVED]):
+        node = b.node[i]
+        if len(hw.room) > 0:
+            for device in range(hw.device0[node], hw.device0[node + 1]):
+                if b.veil[device] > 0:
+                    set_room(hw, device, hw.room[device] + b.veil[device])
+        elif b.veil[i] > 0:
+            set_free(hw, node, hw.free[node] + b.veil[i])
+
+
+@compiled
+def outlast(s: State, b: Backfill, job: int) -> None:
+    """Note that a job which started will still hold its GPUs at the shadow time."""
+    hw, held = s.hw, s.log.held
+    for e in range(s.work.first_entry[job], s.log.stop_entry[job]):
+        node = node_of(hw, held.item[e])
+        if b.place_of[node] == 0:
+            continue
+        if len(hw.room) > 0:
+            b.later[held.item[e]] -= held.amount[e]
+        else:
+            b.spare[b.place_of[node] - 1] -= held.amount[e]
