@@ -42,9 +42,9 @@ __all__ = ["FoundSeries", "is_series", "read_series"]
 
 TIME: Final = "Time"
 POWER: Final = "Sys_Total_Power"
-PERCENT: Final = 0.01
-MIB: Final = 1 / 1024
-#: Metric of the file -> name with its unit, factor.
+PERCENT: Final = 100.0
+MIB: Final = 1024.0
+#: Metric of the file -> name with its unit, what a value is divided by.
 METRICS: Final = {
     "NODE_CPU_UTILIZATION": ("cpu_utilization", PERCENT),
     "NODE_MEMORY_UTILIZATION": ("mem_utilization", PERCENT),
@@ -93,7 +93,7 @@ class _Metric:
     """One metric while its files are read."""
 
     name: str
-    factor: float
+    divisor: float
     is_known: bool
     seen: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     num_duplicates: int = 0
@@ -103,8 +103,8 @@ class _Metric:
     @classmethod
     def of(cls, path: Path) -> _Metric:
         stem = metric_of(path)
-        name, factor = METRICS.get(stem, (stem.lower(), 1.0))
-        return cls(name, factor, stem in METRICS)
+        name, divisor = METRICS.get(stem, (stem.lower(), 1.0))
+        return cls(name, divisor, stem in METRICS)
 
     def new_rows(self, times: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Which rows have a time that was not seen before; they are seen now."""
@@ -119,10 +119,10 @@ class _Metric:
     def settle_unit(self, values: pl.Series, *, is_epoch: bool) -> None:
         """Find out from the first values whether they are fractions or percent."""
         if self.name in ("cpu_utilization", "mem_utilization") and is_epoch:
-            self.factor = 1.0
+            self.divisor = 1.0
         highest = values.max()
         if self.name.endswith(RATIOS[1:]) and isinstance(highest, float) and highest > SURELY_PERCENT:
-            self.factor = PERCENT
+            self.divisor = PERCENT
 
     def watch(self, values: pl.Series) -> None:
         """Count the ratios above 100 %."""
@@ -197,7 +197,7 @@ def _read_wide(raw: Batches, metric: _Metric, writer: SeriesWriter, *, zone: str
         value = pl.concat([frame[name] for name in entities], rechunk=True)
         if len(metric.seen) == frame.height:
             metric.settle_unit(value, is_epoch=is_epoch)
-        value = value * metric.factor if metric.factor != 1 else value
+        value = value / metric.divisor if metric.divisor != 1 else value
         metric.watch(value)
         writer.add(
             entities=entities,

@@ -44,6 +44,8 @@ class Batches:
         Columns that must be there, in any order.
     names : sequence of str, optional
         The columns of a file without header.
+    missing : collection of str, optional
+        What the source writes for "no value": null in the frames.
     block_bytes : int, default 16 MiB
         How much text is looked at at once.
 
@@ -68,9 +70,11 @@ class Batches:
         *,
         required: Collection[str] = (),
         names: Sequence[str] | None = None,
+        missing: Collection[str] = (),
         block_bytes: int = BLOCK_BYTES,
     ) -> None:
         self.path = path
+        self._missing = list(missing)
         self._block_bytes = block_bytes
         with readable(path), open_bytes(path) as stream:
             self._layout = read_layout(path, io.BytesIO(stream.read(LOOK_BYTES)), names=names, required=required)
@@ -203,6 +207,7 @@ class Batches:
             schema=dict.fromkeys(fields, pl.String()),
             separator=self._layout.separator,
             quote_char='"' if QUOTE in text else None,
+            null_values=self._missing,
         )
         return frame.drop(SURPLUS, strict=False).insert_column(0, wanted[0])
 

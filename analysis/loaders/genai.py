@@ -51,10 +51,10 @@ META: Final = TraceMeta(
 MISSING: Final = ("", "None", "NULL")
 TELEMETRY: Final = ("timestamp_anon", "value", "container_ip")
 REQUESTS: Final = ("gmt_create", "predict_type", "predict_status", "exec_time_seconds", "groupId")
-MS: Final = 1e-3
-GIB: Final = 1 / 1024**3
-PERCENT: Final = 0.01
-#: File -> name of the metric with its unit, factor.
+MS: Final = 1000.0
+GIB: Final = 1024.0**3
+PERCENT: Final = 100.0
+#: File -> name of the metric with its unit, what a value is divided by.
 METRICS: Final = {
     "qps": ("request_rate", 1.0),
     "queue_size_raw_anon": ("queue_size", 1.0),
@@ -163,17 +163,20 @@ def _set_aside(raw: Delimited, rows: pl.DataFrame) -> tuple[pl.DataFrame, pl.Dat
 def _telemetry(path: Path) -> _Part:
     raw = read_delimited(path, required=TELEMETRY)
     stem = bare_name(path)
-    metric, factor = METRICS.get(stem, (stem, 1.0))
+    metric, divisor = METRICS.get(stem, (stem, 1.0))
     cells = {
         "time": number("timestamp_anon"),
         "entity": text("container_ip", missing=MISSING),
-        "value": number("value", factor=factor),
+        "value": number("value"),
         "kind": text("request_type", missing=MISSING),
     }
     rows, rejects = _set_aside(raw, read_cells(raw.frame, cells).collect())
     kind = pl.col("kind").replace_strict(RATES, default=metric) if "kind" in rows.columns else pl.lit(metric)
     series = rows.with_columns(
-        to_utc(rows["time"], zone="UTC"), pl.col("entity").fill_null("all"), metric=kind.cast(pl.String)
+        to_utc(rows["time"], zone="UTC"),
+        pl.col("entity").fill_null("all"),
+        pl.col("value") / divisor,
+        metric=kind.cast(pl.String),
     ).select(*schema.USAGE_SERIES)
     notes = [] if stem in METRICS else [f"{raw.name}: the metric {stem!r} is not documented; its unit is not known."]
     return _Part(raw, series, rejects, notes)

@@ -20,13 +20,16 @@ Assumptions:
   highest GPU index that a job used; jobs that used more than is listed are flagged ``over_capacity``.
 * The list names no GPU model, only the memory of a GPU; that ("24GB") stands as ``gpu_type``.
 
-Columns left behind: none. The utilisation files are not read here.
+* The utilisation files (see `analysis.loaders.philly_usage`) become ``usage_series`` and, joined by GPU and minute,
+  ``usage`` per job; they also load alone.
+
+Columns left behind: none.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -39,9 +42,12 @@ from analysis.loaders.cells import map_status
 from analysis.loaders.delimited import LINE
 from analysis.loaders.files import peek
 from analysis.loaders.finish import finish_trace
+from analysis.loaders.jobless import finish_without_jobs
 from analysis.loaders.loading import assign_roles
 from analysis.loaders.philly_attempts import Gathered, gather_attempts, parse_times
 from analysis.loaders.philly_machines import Machines, is_machine_list, read_machines
+from analysis.loaders.philly_usage import USAGE_ROLES, add_usage, is_usage, main_role, read_usage
+from analysis.loaders.philly_usage_jobs import Occupancy
 from analysis.loaders.records import read_records
 from analysis.loaders.registry import loader
 from analysis.loaders.rows import RawRows
@@ -72,19 +78,20 @@ def _is_log(path: Path) -> bool:
 
 @loader(
     "philly",
-    summary="Microsoft Philly, the official job log with attempts and the machine list",
-    files="cluster_job_log (a JSON array of jobs with 'attempts') and, optionally, cluster_machine_list (CSV)",
-    sniff=lambda paths: float(any(_is_log(path) for path in paths)),
+    summary="Microsoft Philly, the official job log with attempts, machine list, utilisation",
+    files="cluster_job_log (a JSON array of jobs with 'attempts') and, optionally, cluster_machine_list (CSV) and "
+    "cluster_gpu_util, cluster_cpu_util, cluster_mem_util (CSV)",
+    sniff=lambda paths: float(any(_is_log(path) or is_usage(path) for path in paths)),
 )
 def read_philly(
     paths: Sequence[Path], *, timezone: str | None = None, name: str | None = None, snapshot: str | None = None
 ) -> Trace:
-    """Read Philly's job log and machine list.
+    """Read Philly's job log, machine list and utilisation.
 
     Parameters
     ----------
     paths : sequence of Path
-        The two files in any order, the list optional; or their folder.
+        The job log, optionally with the other files, in any order; or their folder. Utilisation files may come alone.
     timezone : str, optional
         Zone of the naive times, instead of America/Los_Angeles.
     name : str, optional
@@ -96,14 +103,28 @@ def read_philly(
     Returns
     -------
     Trace
-        Jobs, attempts and nodes.
+        Jobs, attempts and nodes; with the utilisation files also usage and usage_series (on disk until asked for).
     """
-    files = assign_roles(paths, main="log", roles={"log": _is_log, "machines": is_machine_list}, loader="philly")
-    log = read_records(files["log"], key="jobid")
-    machines = read_machines(files.get("machines"))
+    roles = {"log": _is_log, "machines": is_machine_list, **USAGE_ROLES}
+    files = assign_roles(paths, main=main_role(paths, is_log=_is_log), roles=roles, loader="philly")
     meta = replace(META, name=name or META.name)
     if timezone:
         meta = replace(meta, time_zone=timezone, time_zone_certainty="given")
+    if "log" not in files:
+        listed, found = read_machines(files.get("machines")), read_usage(files)
+        return finish_without_jobs(
+            meta=replace(meta, window=found.window),
+            raws=[*found.raws, *([listed.raw] if listed.raw else [])],
+            tables={"usage_series": found.series, "nodes": listed.nodes, "rejects": listed.rejects},
+        )
+    trace, occupancy = _read_log(files, meta, snapshot=snapshot)
+    return trace if occupancy is None else add_usage(trace, files, occupancy=occupancy)
+
+
+def _read_log(files: Mapping[str, Path], meta: TraceMeta, *, snapshot: str | None) -> tuple[Trace, Occupancy | None]:
+    """The trace of job log and machine list and, if there are utilisation files, who had which GPU when."""
+    log = read_records(files["log"], key="jobid")
+    machines = read_machines(files.get("machines"))
     choices = ZoneNotes()
     gathered = gather_attempts(log.records, zone=meta.time_zone, notes=choices)
     found = machines.settle(gathered.attempts)
@@ -113,7 +134,10 @@ def read_philly(
     raws: list[RawRows] = [log, *([machines.raw] if machines.raw else [])]
     tables = {"attempts": gathered.attempts.drop("highest"), "nodes": found.nodes, "rejects": machines.rejects}
     notes = [f"Times read in {meta.time_zone}.", *found.notes, *choices.sentences(meta.time_zone)]
-    return finish_trace(jobs, meta=meta, raws=raws, tables=tables, notes=notes)
+    trace = finish_trace(jobs, meta=meta, raws=raws, tables=tables, notes=notes)
+    if not any(role in files for role in USAGE_ROLES):
+        return trace, None
+    return trace, Occupancy(log.records, job_ids=trace.jobs["job_id"].to_list(), zone=meta.time_zone)
 
 
 def _text(value: Any) -> str | None:
