@@ -19,6 +19,7 @@ from analysis.loaders.delimited import LINE, UNDECODABLE
 __all__ = ["PROBLEM", "Cell", "integer", "map_status", "number", "read_cells", "text", "time", "words"]
 
 PROBLEM: Final = "_problem"
+REST: Final = "extra:"
 #: What sources write where they have no value.
 MISSING: Final = ("", "None", "none", "NULL", "null", "NA", "N/A", "nan", "NaN", "NaT", "-")
 
@@ -35,11 +36,14 @@ class Cell:
         The typed value; null if missing or unreadable.
     is_unreadable : Expr or None
         True where there is text that is no such value; null if any text will do.
+    nulls_tell : bool
+        Whether the value is null wherever the text is unreadable; then columns without such nulls need no search.
     """
 
     raw: str
     value: pl.Expr
     is_unreadable: pl.Expr | None = None
+    nulls_tell: bool = False
 
 
 def _stripped(raw: str, missing: Collection[str]) -> pl.Expr:
@@ -79,16 +83,16 @@ def number(raw: str, *, factor: float = 1.0, missing: Collection[str] = MISSING,
     finite = pl.when(value.is_finite() & (value != 0 if zero_is_missing else pl.lit(value=True))).then(value)
     is_unreadable = (value.is_null() & bare.is_not_null() & ~bare.is_in(list(missing))).fill_null(value=False)
     # Times 1 would be exact too, but the plan is shorter without it.
-    return Cell(raw, finite * factor if factor != 1 else finite, is_unreadable)
+    return Cell(raw, finite * factor if factor != 1 else finite, is_unreadable, nulls_tell=True)
 
 
 def integer(raw: str, *, missing: Collection[str] = MISSING) -> Cell:
     """A whole number as int64; text like "3.0" is one, "3.5" is unreadable."""
     as_float = number(raw, missing=missing)
-    value = as_float.value.cast(pl.Int64, strict=False)
     is_broken = (as_float.value != as_float.value.floor()).fill_null(value=False)
+    value = pl.when(~is_broken).then(as_float.value).cast(pl.Int64, strict=False)
     unreadable = as_float.is_unreadable
-    return Cell(raw, value, is_broken if unreadable is None else unreadable | is_broken)
+    return Cell(raw, value, is_broken if unreadable is None else unreadable | is_broken, nulls_tell=True)
 
 
 def time(raw: str, *formats: str, missing: Collection[str] = (*MISSING, "0", "Unknown")) -> Cell:
@@ -113,7 +117,7 @@ def time(raw: str, *formats: str, missing: Collection[str] = (*MISSING, "0", "Un
     # 0001-01-01 and the like stand for something else than an instant.
     value = pl.when(value.dt.year().is_between(1900, 2199)).then(value)
     is_unreadable = (value.is_null() & bare.is_not_null() & ~bare.is_in(list(missing))).fill_null(value=False)
-    return Cell(raw, value, is_unreadable)
+    return Cell(raw, value, is_unreadable, nulls_tell=True)
 
 
 def words(raw: str, *, separator: str = "|") -> Cell:
@@ -176,19 +180,45 @@ def read_cells(
     for raw, cell in (extra or {}).items():
         if raw in have:
             rest[raw] = cell
-    selected = [cell.value.alias(name) for name, cell in known.items()]
-    if rest:
-        selected.append(pl.struct([cell.value.alias(raw) for raw, cell in rest.items()]).alias("extra"))
-    problem = _problem({**{name: known[name] for name in known}, **rest})
-    hidden = [pl.col(name) for name in (LINE, UNDECODABLE) if name in have]
-    return frame.select(*hidden, *selected, problem.alias(PROBLEM))
+    plan = _Plan([name for name in (LINE, UNDECODABLE) if name in have], known, rest)
+    schema_out = plan.convert(frame.head(0).collect()).schema
+    return frame.map_batches(plan.convert, schema=schema_out, streamable=True)
 
 
-def _problem(cells: Mapping[str, Cell]) -> pl.Expr:
-    """Name the first unreadable cell of a row."""
-    checks: list[tuple[str, pl.Expr]] = [
-        (cell.raw, cell.is_unreadable) for cell in cells.values() if cell.is_unreadable is not None
-    ]
-    if not checks:
-        return pl.lit(None, dtype=pl.String)
-    return pl.coalesce(pl.when(bad).then(pl.lit(f"unreadable_{raw}")) for raw, bad in checks)
+@dataclass(frozen=True)
+class _Plan:
+    """What `read_cells` does to each block of rows."""
+
+    hidden: list[str]
+    known: Mapping[str, Cell]
+    rest: Mapping[str, Cell]
+
+    def convert(self, block: pl.DataFrame) -> pl.DataFrame:
+        values = block.select(
+            *self.hidden,
+            *(cell.value.alias(name) for name, cell in self.known.items()),
+            *(cell.value.alias(f"{REST}{raw}") for raw, cell in self.rest.items()),
+        )
+        problem = self._problem(block, values)
+        names = [f"{REST}{raw}" for raw in self.rest]
+        if names:
+            fields = [pl.col(name).alias(name.removeprefix(REST)) for name in names]
+            values = values.drop(names).hstack(values.select(pl.struct(fields).alias("extra")))
+        return values.with_columns(problem.alias(PROBLEM))
+
+    def _problem(self, block: pl.DataFrame, values: pl.DataFrame) -> pl.Expr | pl.Series:
+        """Name the first unreadable cell of a row."""
+        cells = {**self.known, **{f"{REST}{raw}": cell for raw, cell in self.rest.items()}}
+        checks = [
+            pl.when(cell.is_unreadable).then(pl.lit(f"unreadable_{cell.raw}"))
+            for name, cell in cells.items()
+            if cell.is_unreadable is not None and not (cell.nulls_tell and _all_read(values[name], block[cell.raw]))
+        ]
+        if not checks:
+            return pl.lit(None, dtype=pl.String)
+        return block.select(pl.coalesce(checks)).to_series()
+
+
+def _all_read(value: pl.Series, raw: pl.Series) -> bool:
+    """Whether each text gave a value: then no search for unreadable ones is needed, which is most of the work."""
+    return not (value.is_null() & raw.is_not_null()).any()
