@@ -216,9 +216,10 @@ def read_layout(
     sep = separator or _best_separator(header, required)
     columns = _split(header, sep)
     second = stream.readline().decode("utf-8", errors="replace").rstrip("\r\n")
-    while columns and not columns[-1]:
-        columns.pop()
     fields = _split(second, sep)
+    # A row index that pandas wrote has no name; it is a column all the same, even as the last one.
+    while columns and not columns[-1] and not (len(fields) == len(columns) and fields[-1]):
+        columns.pop()
     has_trailing = len(fields) == len(columns) + 1 and not fields[-1]
     return Layout(sep, _unique(columns), line, has_trailing)
 

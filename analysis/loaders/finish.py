@@ -167,22 +167,22 @@ def _with_flags(jobs: pl.DataFrame) -> pl.DataFrame:
     jobs = jobs.with_columns(**{f"flag_{name}": flag.fill_null(value=False) for name, flag in more.items()})
     # Most flags are rare: only those that occur are put into lists.
     seen = [name for name in schema.FLAGS if f"flag_{name}" in jobs.columns and jobs[f"flag_{name}"].any()]
-    empty = pl.lit([], dtype=schema.FLAG_LIST)
+    flags = pl.lit(pl.Series([[]], dtype=schema.FLAG_LIST)).first()
     if seen:
         words = [pl.when(f"flag_{name}").then(pl.lit(name, dtype=schema.FLAG_LIST.inner)) for name in seen]
         flags = pl.concat_list(words).list.drop_nulls()
-    else:
-        flags = empty
     return jobs.with_columns(flags.cast(schema.FLAG_LIST).alias("flags")).select(*schema.JOBS)
 
 
-def finish_trace(
+def finish_trace(  # noqa: PLR0913 - each is a table or a count that a loader may have
     partial: pl.DataFrame | pl.LazyFrame,
     *,
     meta: TraceMeta,
     raws: Sequence[RawRows],
     tables: Mapping[str, pl.DataFrame] | None = None,
     rows_merged: int = 0,
+    rows_beside: int = 0,
+    job_files: int = 1,
     notes: Collection[str] = (),
     **options: Any,
 ) -> Trace:
@@ -200,7 +200,11 @@ def finish_trace(
         Tables beside the jobs. ``rejects``: rows that the loader itself set aside. Rows with a ``_line`` go with the
         raw row of that line, if it is set aside.
     rows_merged : int, default 0
-        Raw rows of the jobs' file that the loader folded into the row of another (attempts, steps).
+        Raw rows of the jobs' files that the loader folded into the row of another (attempts, steps).
+    rows_beside : int, default 0
+        Raw rows of the jobs' files that went into another table (nodes in a list of pods).
+    job_files : int, default 1
+        How many of ``raws`` hold jobs, from the first; the partial table then says ``_file``.
     notes : collection of str, optional
         Assumptions, in sentences.
     **options
@@ -215,7 +219,9 @@ def finish_trace(
     beside = dict(tables or {})
     later = [_with_text(table, raws) for table in (beside.pop("rejects", None), done.rejects) if table is not None]
     rejects = pl.concat([*(raw.rejects for raw in raws), *later]).sort("file", "line", "reason", nulls_last=True)
-    report = _report(done, raws, rejects=rejects, rows_merged=rows_merged, notes=notes)
+    report = _report(
+        done, raws, rejects=rejects, rows_merged=rows_merged, rows_beside=rows_beside, job_files=job_files, notes=notes
+    )
     window = meta.window if meta.window != (None, None) else _window(done.jobs)
     full = replace(meta, window=window, load_report=report)
     beside = {name: _of_kept_jobs(table, done.rejects) for name, table in beside.items()}
@@ -245,13 +251,21 @@ def _with_text(rejects: pl.DataFrame, raws: Sequence[RawRows]) -> pl.DataFrame:
 
 
 def _report(
-    done: Finished, raws: Sequence[RawRows], *, rejects: pl.DataFrame, rows_merged: int, notes: Collection[str]
+    done: Finished,
+    raws: Sequence[RawRows],
+    *,
+    rejects: pl.DataFrame,
+    rows_merged: int,
+    rows_beside: int,
+    job_files: int,
+    notes: Collection[str],
 ) -> LoadReport:
     reasons = rejects.group_by("reason").len().sort("reason")
     flags = done.jobs.select(pl.col("flags").explode().drop_nulls()).to_series().value_counts().sort("flags")
     # Counted from the tables, not as the difference: the report's own law then checks that nothing was lost.
-    of_jobs = done.num_rows - done.rejects.height + rows_merged
-    beside = sum(raw.rows_in for raw in raws[1:]) - rejects.filter(pl.col("file") != raws[0].name).height
+    of_jobs = done.num_rows - done.rejects.height + rows_merged + rows_beside
+    aside = rejects.filter(~pl.col("file").is_in([raw.name for raw in raws[:job_files]])).height
+    beside = sum(raw.rows_in for raw in raws[job_files:]) - aside
     return LoadReport(
         rows_in=sum(raw.rows_in for raw in raws),
         rows_used=of_jobs + beside,

@@ -38,7 +38,7 @@ def is_relative(samples: Sequence[pl.Series]) -> bool:
 
 
 def _numbers(sample: pl.Series) -> pl.Series:
-    """The numbers of a column; empty if it holds anything else."""
+    """The numbers of a column; empty if most of it is anything else."""
     if sample.dtype.is_numeric():
         return sample.cast(pl.Float64).drop_nulls()
     if sample.dtype != pl.String():
@@ -46,7 +46,8 @@ def _numbers(sample: pl.Series) -> pl.Series:
     bare = sample.str.strip_chars().drop_nulls()
     bare = bare.filter(~bare.is_in(list(MISSING)))
     as_number = bare.cast(pl.Float64, strict=False)
-    return as_number if not as_number.null_count() else pl.Series([], dtype=pl.Float64)
+    # One bad cell does not make numbers text: its row is set aside.
+    return as_number.drop_nulls() if 2 * as_number.null_count() < len(bare) else pl.Series([], dtype=pl.Float64)
 
 
 def cell_for(
