@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
@@ -12,7 +12,7 @@ from typing import Any, Final
 from analysis import schema
 from analysis.errors import BadFileError, UsageError
 
-__all__ = ["SLURM_WORDS", "ColumnMap", "parse_map", "status_of", "unit_factor"]
+__all__ = ["SHIPPED", "SLURM_WORDS", "ColumnMap", "parse_map", "status_of", "unit_factor"]
 
 #: What may be mapped. ``status`` is the source's own word, translated; ``extra`` and ``flags`` are made here.
 MAPPABLE: Final = tuple(c for c in schema.JOBS if c not in ("extra", "flags", "status_raw", "censoring"))
@@ -43,17 +43,29 @@ SLURM_WORDS: Final[Mapping[str, str]] = {
     "requeued": "preempted",
     "revoked": "cancelled",
 }
+#: Maps that ship with hindcast, by name.
+SHIPPED: Final[Mapping[str, Path]] = {
+    path.stem: path for path in sorted((Path(__file__).resolve().parent / "maps").glob("*.toml"))
+}
 KEYS: Final = (
     "columns",
     "status",
     "units",
     "timezone",
+    "zone_certainty",
     "time_format",
     "clock",
     "separator",
     "source",
     "licence",
     "name",
+    "missing",
+    "starts_after_wait",
+    "citation",
+    "coverage",
+    "notes",
+    "summary",
+    "header",
 )
 
 
@@ -71,6 +83,18 @@ class ColumnMap:
         What the raw number is multiplied by.
     timezone, time_format, clock, separator, source, licence, name : str or None
         See `analysis.loaders.table.read_table`.
+    missing : mapping of raw column to list of str
+        What the source writes for "no value" there, beside the usual words.
+    zone_certainty : str or None
+        As in `analysis.trace.TraceMeta`, for a zone that the map itself assumes; null: the user said so.
+    starts_after_wait : bool
+        Where a start is not given, it is submission + queueing delay, and the end start + duration.
+    citation, coverage, summary : str or None
+        For the metadata, and for the list of loaders.
+    notes : sequence of str
+        What must be said about the source, for the load report.
+    header : sequence of str
+        Raw columns by which a file of this kind is recognised.
     """
 
     columns: Mapping[str, str] = field(default_factory=dict)
@@ -83,6 +107,14 @@ class ColumnMap:
     source: str | None = None
     licence: str | None = None
     name: str | None = None
+    missing: Mapping[str, list[str]] = field(default_factory=dict)
+    zone_certainty: str | None = None
+    starts_after_wait: bool = False
+    citation: str | None = None
+    coverage: str | None = None
+    summary: str | None = None
+    notes: Sequence[str] = ()
+    header: Sequence[str] = ()
 
     def resolve(self, have: Collection[str], *, where: str) -> dict[str, str]:
         """Canonical -> raw for a table with these columns.
@@ -128,9 +160,9 @@ def parse_map(given: str | Path | Mapping[str, Any] | None) -> ColumnMap:
     Parameters
     ----------
     given : str, Path, mapping or None
-        ``"job_id=id,submit_time=submit"``; the path of a TOML file with ``[columns]``, ``[status]``, ``[units]`` and
-        the keys ``timezone``, ``time_format``, ``clock``, ``separator``, ``name``, ``source``, ``licence``; or a
-        mapping of canonical to raw names. Null: raw columns that bear canonical names are these columns.
+        ``"job_id=id,submit_time=submit"``; the path of a TOML file with ``[columns]``, ``[status]``, ``[units]``,
+        ``[missing]`` and the keys of `ColumnMap`; the name of a map that ships with hindcast (`SHIPPED`); or a mapping
+        of canonical to raw names. Null: raw columns that bear canonical names are these columns.
 
     Returns
     -------
@@ -149,6 +181,8 @@ def parse_map(given: str | Path | Mapping[str, Any] | None) -> ColumnMap:
         return ColumnMap(columns={str(key): str(value) for key, value in given.items()})
     if isinstance(given, Path) or str(given).endswith(".toml"):
         return _from_file(Path(given))
+    if given in SHIPPED:
+        return _from_file(SHIPPED[given])
     return ColumnMap(columns=pairs(given, what="map"))
 
 
@@ -183,7 +217,7 @@ def _from_file(path: Path) -> ColumnMap:
         found = f"text that is no TOML ({error})"
         raise BadFileError(path, kind="not_toml", found=found, expected=expected, fix=fix) from error
     wrong = [key for key in read if key not in KEYS]
-    wrong += [key for key in ("columns", "status", "units") if not isinstance(read.get(key, {}), dict)]
+    wrong += [key for key in ("columns", "status", "units", "missing") if not isinstance(read.get(key, {}), dict)]
     if wrong:
         found, fix = f"the keys {', '.join(wrong)}", "Columns go under [columns], as canonical = 'raw'."
         raise BadFileError(path, kind="wrong_keys", found=found, expected=expected, fix=fix)

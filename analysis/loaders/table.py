@@ -35,6 +35,7 @@ from analysis.loaders.finish import finish_trace
 from analysis.loaders.registry import loader
 from analysis.loaders.rows import FrameRows
 from analysis.loaders.table_cells import cell_for, is_relative
+from analysis.metrics import US_PER_S
 from analysis.trace import Clock, Trace, TraceMeta
 
 __all__ = ["read_table"]
@@ -96,8 +97,8 @@ def read_table(  # noqa: PLR0913 - each is one thing that a user's own log may n
     name : str, optional
         Name of the trace, by default the file's.
     columns : str, Path or mapping, optional
-        Canonical <- raw: ``"job_id=id,submit_time=submit"``, a mapping, or a TOML file that may hold all of these
-        options. Null: columns with canonical names.
+        Canonical <- raw: ``"job_id=id,submit_time=submit"``, a mapping, a TOML file that may hold all of these options,
+        or the name of a map that ships with hindcast, such as "graham". Null: columns with canonical names.
     status : str or mapping, optional
         The source's words <- ``"OK=completed,KO=failed"``.
     units : str or mapping, optional
@@ -140,13 +141,21 @@ def read_table(  # noqa: PLR0913 - each is one thing that a user's own log may n
         name=name or given.name or Path(raw.name).name.split(".")[0],
         source=given.source or raw.name,
         licence=given.licence or "unknown",
+        citation=given.citation or "",
         time_zone=given.timezone or "UTC",
-        time_zone_certainty="given" if given.timezone else "none" if source.is_relative else "assumed",
+        time_zone_certainty=_certainty(given, is_relative=source.is_relative),
         clock=source.clock,
+        coverage=given.coverage,
     )
     words = partial["status_raw"].drop_nulls().unique().to_list() if "status_raw" in partial.columns else []
     statuses = {word: status_of(word, given.status) for word in words}
-    return finish_trace(partial, meta=meta, raws=[raw], notes=source.notes(meta), statuses=statuses)
+    return finish_trace(partial, meta=meta, raws=[raw], notes=source.notes(), statuses=statuses)
+
+
+def _certainty(given: ColumnMap, *, is_relative: bool) -> Any:
+    if given.timezone:
+        return given.zone_certainty or "given"
+    return "none" if is_relative else "assumed"
 
 
 def _override(
@@ -166,6 +175,7 @@ def _override(
         status={**given.status, **words},
         units={**given.units, **factors},
         timezone=timezone or given.timezone,
+        zone_certainty=None if timezone else given.zone_certainty,
         time_format=time_format or given.time_format,
     )
 
@@ -194,6 +204,35 @@ def _without_reserved(table: pl.DataFrame) -> pl.DataFrame:
     return table.rename({name: f"{name}_2" for name in RESERVED}, strict=False)
 
 
+def _without_missing(frame: pl.LazyFrame, missing: Mapping[str, Collection[str]]) -> pl.LazyFrame:
+    """Null where a column holds one of the words that mean "no value" there."""
+    have = frame.collect_schema().names()
+    text = {raw: pl.col(raw).cast(pl.String).str.strip_chars() for raw in missing if raw in have}
+    return frame.with_columns(pl.when(~text[raw].is_in(list(missing[raw]))).then(raw).alias(raw) for raw in text)
+
+
+def _starts_after_wait(partial: pl.LazyFrame) -> pl.LazyFrame:
+    """Start and end from the wait and the running time, where the source gives these instead."""
+    dtypes = partial.collect_schema()
+    lengths = {
+        name: pl.duration(microseconds=(pl.col(name) * US_PER_S).round())
+        if dtypes["submit_time"].is_temporal()
+        else pl.col(name)
+        for name in ("queueing_delay_s", "published_duration_s")
+        if name in dtypes.names()
+    }
+    for target, base, length in (
+        ("start_time", "submit_time", "queueing_delay_s"),
+        ("end_time", "start_time", "published_duration_s"),
+    ):
+        if length in lengths:
+            found = pl.col(base) + lengths[length]
+            partial = partial.with_columns(
+                (pl.coalesce(target, found) if target in dtypes.names() else found).alias(target)
+            )
+    return partial
+
+
 @dataclass
 class _Source:
     """The raw table with its map, on the way to canonical columns."""
@@ -208,7 +247,7 @@ class _Source:
         return cast("Clock", self.given.clock or ("relative" if self.is_relative else "absolute"))
 
     def read(self) -> pl.LazyFrame:
-        frame = self.raw.frame
+        frame = _without_missing(self.raw.frame, self.given.missing)
         dtypes = frame.collect_schema()
         times = {c: raw for c, raw in self.mapped.items() if schema.JOBS[c] == schema.TIME}
         # Formats are told from the first rows; a row that is written differently is set aside, not guessed at.
@@ -235,14 +274,14 @@ class _Source:
         if "job_id" not in self.mapped:
             first = self.raw.header_line
             partial = partial.with_columns(job_id=(pl.col(LINE) - first).cast(pl.String))
-        return partial
+        return _starts_after_wait(partial) if self.given.starts_after_wait else partial
 
-    def notes(self, meta: TraceMeta) -> list[str]:
-        notes = []
+    def notes(self) -> list[str]:
+        notes = list(self.given.notes)
         if "job_id" not in self.mapped:
             notes.append("No job id is mapped: the number of a row is its id.")
         if self.is_relative and self.given.clock is None:
             notes.append("Times are small numbers: taken as seconds from the trace's start (clock 'relative').")
-        if not self.is_relative and meta.time_zone_certainty == "assumed":
+        if not self.is_relative and self.given.timezone is None:
             notes.append("No time zone is given: naive times are read as UTC, so hours and weekdays may be wrong.")
         return notes
