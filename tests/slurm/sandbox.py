@@ -264,6 +264,8 @@ class Sandbox:
             common = f"Nodes={nodes} DefMemPerCPU=16 State=UP"
             file.write(f"PartitionName=gpu {common} Default=YES MaxTime=1-00:00:00\n")
             file.write(f"PartitionName=long {common} MaxTime=UNLIMITED\n")
+            # Takes jobs and starts none.
+            file.write(f"PartitionName=closed {common.replace('UP', 'DOWN')} MaxTime=UNLIMITED\n")
         self._pretend_gpus()
         (self.folder / "cgroup.conf").write_text("CgroupPlugin=cgroup/v1\n")
 

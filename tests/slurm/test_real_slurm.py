@@ -16,6 +16,7 @@ from analysis.replay import Cluster, replay
 
 pytestmark = pytest.mark.full_trace
 
+NUM_JOBS = 9 + 3 + 8 + 1  # single ones, an array that ran, one that waits, one cancelled before it could start
 ZONE = "Europe/Oslo"
 FIELDS = (
     "JobID,JobIDRaw,JobName,User,Account,Partition,QOS,Submit,Eligible,Start,End,Elapsed,Timelimit,Suspended,State,"
@@ -47,11 +48,11 @@ def logged(slurm, tmp_path_factory):
         "single": submit(slurm, "single", "--gres=gpu:a100:2", "--time=10", run="sleep 2"),
         "untyped": submit(slurm, "untyped", "--gres=gpu:1", "--time=10"),
         "mixed": submit(slurm, "mixed", "--gres=gpu:a100:1,gpu:v100:1", run="sleep 1"),
-        "cpu": submit(slurm, "a|name;with,marks", "-p", "long", "-n", "2"),
+        "cpu": submit(slurm, "a|name;with,marks", "-p", "long", "-n", "2", "--time=UNLIMITED"),
         "failing": submit(slurm, "failing", "--gres=gpu:a100:1", run="exit 3"),
         "array": submit(slurm, "array", "--array=1-3%2", "--gres=gpu:1", run="sleep 1"),
-        "waiting": submit(slurm, "waiting", "--hold", "--array=3-10%2", "--gres=gpu:a100:1"),
-        "never": submit(slurm, "never", "--hold", "--gres=gpu:v100:4"),
+        "waiting": submit(slurm, "waiting", "-p", "closed", "--array=3-10%2", "--gres=gpu:a100:1"),
+        "never": submit(slurm, "never", "-p", "closed", "--gres=gpu:v100:4"),
     }
     script = folder / "het.sh"
     script.write_text("#!/bin/sh\nsleep 1\n")
@@ -95,7 +96,7 @@ def traces(logged):
 
 def test_three_forms_of_one_log_are_one_trace(traces):
     one, *others = traces.values()
-    assert one.jobs.height == 22
+    assert one.jobs.height == NUM_JOBS
     for other in others:
         assert_frame_equal(one.jobs, other.jobs)
         assert_frame_equal(one.attempts, other.attempts)
@@ -168,7 +169,7 @@ def test_the_command_that_errors_recommend_works(slurm, tmp_path):
     path = tmp_path / "sacct.txt"
     path.write_text(slurm.run("sh", "-c", command))
     trace = load("auto", path)
-    assert trace.jobs.height >= 22
+    assert trace.jobs.height == NUM_JOBS
     assert trace.meta.time_zone_certainty == "declared"
 
 
@@ -180,7 +181,8 @@ def test_nodes_and_limits_from_the_tools(slurm, tmp_path):
     nodes = read_scontrol_nodes(scontrol)
     assert nodes.select("node_id", "num_gpus", "gpu_type", "num_cpus", "mem_gib").rows() == [
         ("n1", 4, "a100", 32, 4),
-        ("n2", 6, "mixed", 32, 4),
+        ("n2/a100", 2, "a100", 32 / 3, 4 / 3),
+        ("n2/v100", 4, "v100", 64 / 3, 8 / 3),
     ]
     assert_frame_equal(read_sinfo(sinfo), nodes)
     assert read_partition_limits(partitions) == {"gpu": 86_400}
@@ -190,5 +192,5 @@ def test_the_log_can_be_replayed_on_its_nodes(traces, slurm, tmp_path):
     path = tmp_path / "nodes"
     path.write_text(slurm.run("scontrol", "show", "nodes", "-o"))
     ended = traces["bar"].jobs.filter((pl.col("num_gpus") > 0) & (pl.col("duration_s") > 0))
-    result = replay(ended.with_columns(allowed_gpu_types=None), cluster=Cluster(read_scontrol_nodes(path)))
+    result = replay(ended, cluster=Cluster(read_scontrol_nodes(path)))
     assert set(result.schedule["state"]) == {"finished"}

@@ -20,8 +20,8 @@ from analysis.trace import LoadReport, Trace, TraceMeta
 __all__ = ["Source", "conclude_trace"]
 
 COVERAGE: Final = (
-    "jobs in the states and the window that sacct was asked for; jobs that ended before it, or were submitted after "
-    "it, are missing"
+    "jobs in the states and the window that sacct was asked for; jobs that ended before it, were submitted after it, "
+    "or were never eligible to start (held) are missing"
 )
 
 

@@ -1,9 +1,11 @@
 """A Slurm cluster's nodes, from ``scontrol show nodes`` or from ``sinfo``.
 
 ``scontrol show nodes -o`` (one line per node; the form over several lines is read too) says most: GPUs with their
-types, processors, memory, partitions. ``sinfo`` is read in any form with a header that names the nodes: best
-``sinfo -N -o "%N|%P|%c|%m|%G|%t"``. A node in several partitions is one node. ``vc`` is the node's partition where each
-node has one only; partitions that share nodes are no division of the cluster, so then it is null throughout.
+types, processors, memory, partitions. ``sinfo`` is read in any form with a header that names the nodes: best ``sinfo
+-N -o "%N|%P|%c|%m|%G|%t"``. A node in several partitions is one node. ``vc`` is the node's partition where each node
+has one only; partitions that share nodes are no division of the cluster, so then it is null throughout. A node with
+several types of GPU becomes one node per type, ``name/type``, with its share of the processors and the memory: a node
+of a Trace has one type.
 """
 
 from __future__ import annotations
@@ -33,6 +35,8 @@ __all__ = [
 ]
 
 KEY: Final = re.compile(r"(?:^|\s)([A-Z][A-Za-z_:/]*)=")
+TYPED_GRES: Final = re.compile(r"(?:^|,)(?:gres[:/])?gpu:([^:,]+):(\d+)")
+TYPED_TRES: Final = re.compile(r"(?:^|,)gres/gpu:([^=,]+)=(\d+)")
 #: States in which a node has no place in the cluster: never seen, or made for a cloud that is not up.
 ABSENT: Final = ("FUTURE",)
 #: sinfo's headers, by the field that they are; the same column has several names.
@@ -91,8 +95,8 @@ def read_scontrol_nodes(path: Path | str) -> pl.DataFrame:
     Returns
     -------
     DataFrame, one row per node, as ``schema.NODES``
-        Sorted by name. ``num_gpus`` is 0 for a node without GPUs. ``gpu_type`` is null where Slurm does not know it,
-        "mixed" where a node has several. Nodes in state FUTURE are left out. ``mem_gib`` is what Slurm may hand out.
+        Sorted by name. ``num_gpus`` is 0 for a node without GPUs. ``gpu_type`` is null where Slurm does not know it.
+        Nodes in state FUTURE are left out. ``mem_gib`` is what Slurm may hand out.
 
     Raises
     ------
@@ -235,7 +239,7 @@ def _nodes_table(path: Path, rows: Sequence[dict[str, object]]) -> pl.DataFrame:
         gpu_type=pl.coalesce(pl.col("by_gres").struct["gpu_type"], pl.col("by_tres").struct["gpu_type"]),
     )
     once = read.group_by("node_id").agg(
-        pl.col("num_gpus", "gpu_type", "cpus", "memory").first(),
+        pl.col("num_gpus", "gpu_type", "cpus", "memory", "gres", "tres").first(),
         kinds=pl.struct("num_gpus", "gpu_type").n_unique(),
         partitions=pl.col("partitions").list.explode(keep_nulls=False, empty_as_null=False).unique(),
     )
@@ -250,6 +254,7 @@ def _nodes_table(path: Path, rows: Sequence[dict[str, object]]) -> pl.DataFrame:
             fix="Save 'scontrol show nodes -o' and give that file.",
         )
     none = pl.lit(None)
+    once = _split_by_type(once)
     table = once.select(
         "node_id",
         "gpu_type",
@@ -262,3 +267,35 @@ def _nodes_table(path: Path, rows: Sequence[dict[str, object]]) -> pl.DataFrame:
     )
     order = schema.job_order(table["node_id"]).with_row_index("row").sort("number", "text")["row"]
     return table[order]
+
+
+def _split_by_type(nodes: pl.DataFrame) -> pl.DataFrame:
+    """A node of several types as one node per type."""
+    is_mixed = pl.col("gpu_type") == "mixed"
+    if not nodes.select(is_mixed.any()).item():
+        return nodes
+    parts = []
+    for node in nodes.filter(is_mixed).iter_rows(named=True):
+        for kind, num in _count_types(node["gres"], node["tres"]).items():
+            share = num / node["num_gpus"]
+            parts.append(
+                {
+                    **node,
+                    "node_id": f"{node['node_id']}/{kind}",
+                    "gpu_type": kind,
+                    "num_gpus": num,
+                    "cpus": None if node["cpus"] is None else node["cpus"] * share,
+                    "memory": None if node["memory"] is None else node["memory"] * share,
+                }
+            )
+    return pl.concat([nodes.filter(is_mixed.not_().fill_null(value=True)), pl.DataFrame(parts, schema=nodes.schema)])
+
+
+def _count_types(gres: str | None, tres: str | None) -> dict[str, int]:
+    """GPUs by type of a node that has several types, from whichever text names them."""
+    by_gres: list[tuple[str, str]] = TYPED_GRES.findall(re.sub(r"\([^)]*\)", "", gres or ""))
+    by_tres: list[tuple[str, str]] = TYPED_TRES.findall(tres or "")
+    counts: dict[str, int] = {}
+    for kind, num in by_gres or by_tres:
+        counts[kind] = counts.get(kind, 0) + int(num)
+    return counts

@@ -84,12 +84,13 @@ def test_scontrol_nodes_give_gpus_types_and_memory(tmp_path):
     assert table(nodes) == [
         ("bytres", "h100", 4, "p"),
         ("cpu1", None, 0, "p"),
-        ("gpu10", "mixed", 4, "p"),
+        ("gpu10/a100", "a100", 2, "p"),
+        ("gpu10/v100", "v100", 2, "p"),
         ("gpu2", "a100", 4, "p"),
         ("typeless", None, 8, "p"),
     ]
-    assert nodes["mem_gib"].unique().to_list() == [256.0]
-    assert nodes["num_cpus"].unique().to_list() == [32.0]
+    assert nodes["mem_gib"].to_list() == [256, 256, 128, 128, 256, 256]
+    assert nodes["num_cpus"].to_list() == [32, 32, 16, 16, 32, 32]
 
 
 def test_scontrol_over_several_lines_is_the_same_cluster(tmp_path):
