@@ -101,6 +101,9 @@ def _together(columns: list[str]) -> list[pl.Expr]:
     """One value of each column for all components."""
     is_bad = pl.col("status") != "completed"
     types = pl.col("gpu_type").drop_nulls().unique(maintain_order=True)
+    allowed = (
+        pl.col("allowed_gpu_types").list.explode(keep_nulls=False, empty_as_null=False).unique(maintain_order=True)
+    )
     special = {
         **{name: _sum(name) for name in ("num_gpus", "num_cpus", "num_nodes", "mem_gib")},
         "submit_time": pl.col("submit_time").min(),
@@ -111,7 +114,7 @@ def _together(columns: list[str]) -> list[pl.Expr]:
         "status": pl.coalesce(pl.col("status").filter(is_bad).first(), pl.col("status").first()),
         "status_raw": pl.coalesce(pl.col("status_raw").filter(is_bad).first(), pl.col("status_raw").first()),
         "gpu_type": pl.when(types.len() > 1).then(pl.lit("mixed")).otherwise(types.first()),
-        "allowed_gpu_types": pl.col("allowed_gpu_types").list.explode(keep_nulls=False, empty_as_null=False).unique(),
+        "allowed_gpu_types": pl.when(allowed.len() > 0).then(allowed.implode()),
         "hosts": pl.col("hosts").str.join(","),
         "never": pl.col("never").all(),
         "ran": pl.col("ran").any(),

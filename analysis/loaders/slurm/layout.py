@@ -47,6 +47,7 @@ FREE_TEXT: Final = (
 )
 #: The fields that name a job.
 IDS: Final = ("JobID", "JobIDRaw")
+READ_BYTES: Final = 1024 * 1024
 #: At least one of these stands in any export that is worth loading.
 TELLING: Final = {"State", "Elapsed", "ElapsedRaw", "Submit", "Start", "AllocTRES", "ReqTRES", "TimelimitRaw"}
 CANONICAL: Final = {name.lower(): name for name in KNOWN_FIELDS}
@@ -183,6 +184,10 @@ def read_layout(path: Path, *, delimiter: str | None, fields: tuple[str, ...] | 
         mark = delimiter or (found[0] if found else _fitting(path, line, len(fields)))
         return Layout(mark, fields, number if found else 0)
     if found is None:
+        # A file that is damaged further on is told by that.
+        with readable(path), open_bytes(path) as stream:
+            while stream.read(READ_BYTES):
+                pass
         names = ", ".join(re.split(r"[|;\t,]", line.strip())[:6])
         raise BadFileError(
             path,
