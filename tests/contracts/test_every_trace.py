@@ -186,7 +186,7 @@ def test_compressed_files_are_the_same(sample, how):
 
 @over(ALL)
 def test_a_truncated_gzip_is_an_error(sample):
-    sample.main.write_bytes(gzip.compress(random.Random(0).randbytes(100) + sample.main.read_bytes() * 50)[:-20])
+    sample.main.write_bytes(gzip.compress(sample.main.read_bytes(), compresslevel=0)[:-20])
     with pytest.raises(BadFileError) as caught:
         load(sample.name, sample.main, **sample.about["options"])
     assert caught.value.kind == "truncated"
