@@ -111,9 +111,15 @@ class Batches:
         return (f"{self.name}: {self.num_undecodable} rows have bytes that are not UTF-8; they were replaced.",)
 
     def raw_text(self, lines: Collection[int]) -> dict[int, str]:
-        """Nothing: rows that are set aside have their text already."""
-        del lines
-        return {}
+        """Text of some physical lines, for rows that a later step sets aside."""
+        wanted, texts = set(lines), {}
+        if wanted:
+            with readable(self.path), open_bytes(self.path) as stream:
+                for number, raw in enumerate(stream, start=1):
+                    if number in wanted:
+                        text = raw.decode("utf-8", errors="replace")
+                        texts[number] = text.removesuffix("\n").removesuffix("\r")
+        return texts
 
     def __iter__(self) -> Iterator[pl.DataFrame]:
         """Frames of text columns (an empty field is null) and ``_line``, in the file's order."""

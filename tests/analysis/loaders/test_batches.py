@@ -37,7 +37,8 @@ def test_odd_lines_are_the_same_in_blocks(tmp_path, seed, block_bytes):
     assert_frame_equal(batches.rejects.sort("line"), whole.rejects.sort("line"))
     assert batches.rows_in == whole.rows_in
     assert batches.notes == whole.notes
-    assert batches.raw_text([2]) == {}
+    assert batches.raw_text([1]) == {1: "one,two,three"}
+    assert batches.raw_text([]) == {}
 
 
 def test_a_trailing_comma_and_a_missing_header_are_understood(tmp_path):
