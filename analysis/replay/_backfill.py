@@ -8,7 +8,7 @@ import numpy as np
 
 from analysis.replay import _place
 from analysis.replay._bits import I64
-from analysis.replay._compiled import ZERO, compiled, constant
+from analysis.replay._compiled import ZERO, compiled, constant, melted
 from analysis.replay._prepare import Prepared
 from analysis.replay._queues import Queues
 
@@ -124,10 +124,10 @@ def first_within(b: Backfill, c: int, k: int, limit: int) -> int:
         i *= 2
         if tree[base + i] > limit:
             i += 1
-    return b.rank[b.members[b.member0[c] + i - width]]
+    return int(b.rank[b.members[b.member0[c] + i - width]])
 
 
-@compiled
+@melted
 def wait(b: Backfill, c: int, job: int) -> None:
     """Put a job into its class's trees."""
     for k in range(b.predicted.shape[1]):
@@ -145,7 +145,7 @@ def leave(b: Backfill, c: int, job: int) -> None:
         b.first[c] = first_within(b, c, ZERO, NOBODY - 1)
 
 
-@compiled
+@melted
 def settle(b: Backfill, base: int, i: int, time: int, job: int) -> None:
     """Write a running job into its place in the heap."""
     b.end[base + i] = time
@@ -165,14 +165,14 @@ def rise(b: Backfill, base: int, i: int, time: int, job: int) -> None:
     settle(b, base, i, time, job)
 
 
-@compiled
+@melted
 def add_runner(b: Backfill, vc: int, job: int, time: int) -> None:
     """Note that a job runs and when it is predicted to end."""
     b.runners[vc] += 1
     rise(b, b.runner0[vc], b.runners[vc] - 1, time, job)
 
 
-@compiled
+@melted
 def drop_runner(b: Backfill, vc: int, job: int) -> None:
     """Forget a running job."""
     base, hole = b.runner0[vc], b.at[job]
@@ -195,7 +195,7 @@ def drop_runner(b: Backfill, vc: int, job: int) -> None:
     rise(b, base, i, time, moved)
 
 
-@compiled
+@melted
 def walk_begin(b: Backfill, vc: int) -> None:
     """Start to walk the running jobs of a VC by predicted end, leaving the heap as it is."""
     b.counts[NUM_WALKED] = 0
@@ -218,7 +218,7 @@ def push_frontier(b: Backfill, base: int, place: int) -> None:
     b.frontier[i] = place
 
 
-@compiled
+@melted
 def walk_next(b: Backfill, vc: int) -> int:
     """Next running job by predicted end; what it holds is to be given back by the caller."""
     base = b.runner0[vc]
@@ -243,4 +243,4 @@ def walk_next(b: Backfill, vc: int) -> int:
     job = b.runner[base + place]
     b.walked[b.counts[NUM_WALKED]] = job
     b.counts[NUM_WALKED] += 1
-    return job
+    return int(job)

@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from llvmlite import ir
+from llvmlite import ir  # type: ignore[import-untyped]
 from numba import types
 from numba.extending import intrinsic
 
-from analysis.replay._compiled import compiled
+from analysis.replay._compiled import compiled, melted
 
 I64 = npt.NDArray[np.int64]
 U64 = npt.NDArray[np.uint64]
@@ -26,8 +26,7 @@ ONE = np.uint64(1)
 EMPTY = np.uint64(0)
 
 
-@intrinsic  # type: ignore[untyped-decorator, unused-ignore]
-def ctz(typingctx: Any, word: Any) -> Any:  # noqa: ARG001 - numba's signature
+def _ctz(typingctx: Any, word: Any) -> Any:  # noqa: ARG001 - numba's signature
     """Count the trailing zero bits of a 64-bit word."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:  # noqa: ARG001 - numba's signature
@@ -36,7 +35,10 @@ def ctz(typingctx: Any, word: Any) -> Any:  # noqa: ARG001 - numba's signature
     return types.int64(types.uint64), codegen
 
 
-@compiled
+ctz: Any = intrinsic(_ctz)
+
+
+@melted
 def bit(i: int) -> np.uint64:
     """Word with only bit ``i mod 64`` set."""
     return ONE << np.uint64(i & 63)
@@ -67,10 +69,10 @@ def drop(tab: I64, bits: U64, t: int, bucket: int, item: int) -> None:
     bits[tab[t, 4] + (bucket >> 6)] &= ~bit(bucket)
 
 
-@compiled
+@melted
 def has_bucket(tab: I64, bits: U64, t: int, bucket: int) -> bool:
     """Tell whether a bucket holds anything."""
-    return (bits[tab[t, 4] + (bucket >> 6)] & bit(bucket)) != EMPTY
+    return bool((bits[tab[t, 4] + (bucket >> 6)] & bit(bucket)) != EMPTY)
 
 
 @compiled
@@ -81,11 +83,11 @@ def next_bucket(tab: I64, bits: U64, t: int, bucket: int) -> int:
         return -1
     word = bits[tab[t, 4] + m] >> np.uint64(bucket & 63)
     if word != EMPTY:
-        return bucket + ctz(word)
+        return bucket + int(ctz(word))
     for k in range(m + 1, tab[t, 5]):
         word = bits[tab[t, 4] + k]
         if word != EMPTY:
-            return k * WORD + ctz(word)
+            return k * WORD + int(ctz(word))
     return -1
 
 
@@ -97,7 +99,7 @@ def first_item(tab: I64, bits: U64, t: int, bucket: int) -> int:
         word = bits[first + s]
         if word != EMPTY:
             w = s * WORD + ctz(word)
-            return w * WORD + ctz(bits[tab[t, 0] + bucket * tab[t, 1] + w])
+            return int(w * WORD + int(ctz(bits[tab[t, 0] + bucket * tab[t, 1] + w])))
     return -1
 
 
@@ -110,10 +112,10 @@ def next_item(tab: I64, bits: U64, t: int, bucket: int, item: int) -> int:
     first = tab[t, 0] + bucket * tab[t, 1]
     word = bits[first + w] >> np.uint64(item & 63)
     if word != EMPTY:
-        return item + ctz(word)
+        return item + int(ctz(word))
     for k in range(w + 1, tab[t, 1]):
         if bits[first + k] != EMPTY:
-            return k * WORD + ctz(bits[first + k])
+            return k * WORD + int(ctz(bits[first + k]))
     return -1
 
 

@@ -12,6 +12,8 @@ import numpy as np
 from numba import njit
 
 F = TypeVar("F", bound=Callable[..., Any])
+#: numba's decorator without its published types, which know no option of the compiler's internals.
+_njit: Any = njit
 
 
 @cache
@@ -45,6 +47,15 @@ def compiled(function: F) -> F:
     return _compile(function, no_cpython_wrapper=True, no_cfunc_wrapper=True)
 
 
+def melted(function: F) -> F:
+    """Compile a function into its callers only, as if it stood there.
+
+    Of a real function machine code is made again in each of its callers, and theirs: where a caller has a caller has a
+    caller this is most of the compile time.
+    """
+    return _njit(inline="always", _nrt=False)(function)  # type: ignore[no-any-return]
+
+
 def entry(function: F) -> F:
     """Compile a function that Python calls."""
     return _compile(function, no_cfunc_wrapper=True)
@@ -57,12 +68,12 @@ def _compile(function: F, **options: bool) -> F:
     makes it notice a change in any of them.
     """
     try:
-        dispatcher = njit(cache=True, _nrt=False, **options)(function)
+        dispatcher = _njit(cache=True, _nrt=False, **options)(function)
     except RuntimeError:
         # No folder can be written for the cache: compile anew in each run.
-        return njit(_nrt=False, **options)(function)  # type: ignore[no-any-return]
-    cache_file = getattr(getattr(dispatcher, "_cache", None), "_cache_file", None)
+        return _njit(_nrt=False, **options)(function)  # type: ignore[no-any-return]
+    cache_file: Any = getattr(getattr(dispatcher, "_cache", None), "_cache_file", None)
     if not hasattr(cache_file, "_version"):
-        return njit(_nrt=False, **options)(function)  # type: ignore[no-any-return]
+        return _njit(_nrt=False, **options)(function)  # type: ignore[no-any-return]
     cache_file._version = f"{cache_file._version} {fingerprint()}"
     return dispatcher  # type: ignore[no-any-return]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from analysis.replay._backfill import NOBODY, Backfill, add_runner, drop_runner, first_within, leave, wait
-from analysis.replay._compiled import ZERO, compiled
+from analysis.replay._compiled import ZERO, compiled, constant, melted
 from analysis.replay._place import ANY_TYPE, NOWHERE, fitting_type
 from analysis.replay._reserve import find_shadow, hide, outlast, show
 from analysis.replay._state import State, start
@@ -16,15 +16,17 @@ from analysis.replay._state import State, start
 UNKNOWN: Final = 0
 NONE_MAY: Final = 1
 NONE_FITS: Final = 2
+# What ``look`` asks.
+ANYWHERE, BESIDE = constant(0), constant(1)
 
 
-@compiled
+@melted
 def easy_arrive(s: State, b: Backfill, job: int) -> None:
     """Put a job into the queue."""
     wait(b, s.work.job_class[job], job)
 
 
-@compiled
+@melted
 def easy_end(b: Backfill, vc: int, job: int) -> None:
     """Forget a running job."""
     drop_runner(b, vc, job)
@@ -43,13 +45,13 @@ def easy_start(s: State, b: Backfill, vc: int, rank: int, now: int) -> bool:
     return True
 
 
-@compiled
+@melted
 def predicted_here(s: State, b: Backfill, job: int) -> int:
     """Predicted microseconds of a job on the type where it runs."""
-    return b.predicted[job, s.log.column[job]]
+    return int(b.predicted[job, s.log.column[job]])
 
 
-@compiled
+@melted
 def head_rank(b: Backfill, vc: int) -> int:
     """Rank of the first waiting job of a VC; NOBODY if none waits."""
     head = NOBODY
@@ -58,13 +60,13 @@ def head_rank(b: Backfill, vc: int) -> int:
     return head
 
 
-@compiled
+@melted
 def is_overdue(b: Backfill, vc: int, now: int) -> bool:
     """Tell whether a running job should have ended already."""
-    return b.runners[vc] > 0 and b.end[b.runner0[vc]] <= now
+    return bool(b.runners[vc] > 0 and b.end[b.runner0[vc]] <= now)
 
 
-@compiled
+@melted
 def easy_pass(s: State, b: Backfill, vc: int, now: int) -> None:
     """Start jobs from the head; reserve for the one that does not fit; backfill behind it."""
     known = b.settled[vc]
@@ -82,63 +84,75 @@ def easy_pass(s: State, b: Backfill, vc: int, now: int) -> None:
     if num_live == 0:
         b.settled[vc] = known if known != UNKNOWN else NONE_FITS
         return
-    row = s.work.classes[s.work.job_class[s.queues.place_at[head]]]
-    shadow = find_shadow(s, b, row, now)
-    started = 0
-    while num_live > 0:
-        rank, num_live = next_candidate(s, b, num_live, shadow - now)
-        if rank == NOBODY:
-            break
-        backfill(s, b, vc, rank, now, shadow)
-        started += 1
+    shadow = find_shadow(s, b, s.work.classes[s.work.job_class[s.queues.place_at[head]]], now)
+    started = backfill(s, b, vc, num_live, now, shadow)
     b.settled[vc] = NONE_MAY if started == 0 and not is_overdue(b, vc, now) else UNKNOWN
 
 
-@compiled
+@melted
 def candidates(s: State, b: Backfill, vc: int, known: int) -> int:
-    """List the classes that have somebody waiting who fits now; those without newcomers may be known to be hopeless."""
+    """List the classes where somebody waits and may fit; those without newcomers may be known to be hopeless."""
     live = s.log.live
     num_live = ZERO
     for c in range(b.vc_classes[vc], b.vc_classes[vc + 1]):
-        look = b.first[c] != NOBODY and (known == UNKNOWN or b.fresh[c] == 1)
-        b.fresh[c] = 0
-        if look and fitting_type(s.hw, s.work.classes[c], ANY_TYPE, s.log.scratch) != NOWHERE:
+        if b.first[c] != NOBODY and (known == UNKNOWN or b.fresh[c] == 1):
             live[num_live] = c
             num_live += 1
-    return num_live
+        b.fresh[c] = 0
+    return look(s, b, num_live, ANYWHERE)
 
 
 @compiled
-def next_candidate(s: State, b: Backfill, num_live: int, span: int) -> tuple[int, int]:
-    """First job in queue order that may start now; and how many classes are still worth a look."""
-    live, where = s.log.live, s.log.where
+def look(s: State, b: Backfill, num_live: int, where: int) -> int:
+    """Find out which classes of the list fit now.
+
+    ANYWHERE: keep those that do, note the speed column that they would run on, and return how many they are. BESIDE:
+    only note which fit with the reservation hidden.
+    """
+    live = s.log.live
+    if where == BESIDE:
+        hide(s.hw, b)
     kept = ZERO
     for k in range(num_live):
-        gpu_type = fitting_type(s.hw, s.work.classes[live[k]], ANY_TYPE, s.log.scratch)
-        if gpu_type != NOWHERE and b.first[live[k]] != NOBODY:
-            live[kept], where[kept] = live[k], s.work.column[gpu_type]
-            kept += 1
-    hide(s.hw, b)
-    best = NOBODY
-    for k in range(kept):
         c = live[k]
-        if fitting_type(s.hw, s.work.classes[c], ANY_TYPE, s.log.scratch) != NOWHERE:
-            best = min(best, b.first[c])
-        else:
-            best = min(best, first_within(b, c, where[k], span))
-    show(s.hw, b)
-    return best, kept
+        fits = NOWHERE
+        if b.first[c] != NOBODY:
+            fits = fitting_type(s.hw, s.work.classes[c], ANY_TYPE, s.log.scratch)
+        if where == BESIDE:
+            s.log.beside[k] = fits != NOWHERE
+        elif fits != NOWHERE:
+            live[kept], s.log.where[kept] = c, s.work.column[fits]
+            kept += 1
+    if where == BESIDE:
+        show(s.hw, b)
+    return kept
 
 
-@compiled
-def backfill(s: State, b: Backfill, vc: int, rank: int, now: int, shadow: int) -> None:
-    """Start a candidate: where best fit puts it if it ends in time there, else beside the reservation."""
-    job = s.queues.place_at[rank]
-    gpu_type = fitting_type(s.hw, s.work.classes[s.work.job_class[job]], ANY_TYPE, s.log.scratch)
-    if b.predicted[job, s.work.column[gpu_type]] <= shadow - now:
-        easy_start(s, b, vc, rank, now)
-        return
-    hide(s.hw, b)
-    easy_start(s, b, vc, rank, now)
-    show(s.hw, b)
-    outlast(s, b, job)
+@melted
+def backfill(s: State, b: Backfill, vc: int, num_live: int, now: int, shadow: int) -> int:
+    """Start, in queue order, those who may; return how many.
+
+    One goes where best fit puts it if it ends in time there, as predicted; else beside the reservation.
+    """
+    live, span = s.log.live, shadow - now
+    started = ZERO
+    while num_live > 0:
+        look(s, b, num_live, BESIDE)
+        best, column = NOBODY, ZERO
+        for k in range(num_live):
+            rank = b.first[live[k]] if s.log.beside[k] else first_within(b, live[k], s.log.where[k], span)
+            if rank < best:
+                best, column = rank, s.log.where[k]
+        if best == NOBODY:
+            break
+        job = s.queues.place_at[best]
+        ends_in_time = b.predicted[job, column] <= span
+        if not ends_in_time:
+            hide(s.hw, b)
+        easy_start(s, b, vc, best, now)
+        if not ends_in_time:
+            show(s.hw, b)
+            outlast(s, b, job)
+        started += 1
+        num_live = look(s, b, num_live, ANYWHERE)
+    return started

@@ -105,7 +105,8 @@ def _is_ordered(submit: I64, keys: pl.DataFrame) -> bool:
 def to_us(seconds: pl.Series) -> I64:
     """Whole microseconds, nearest, at most ``LONGEST_US``; null counts as 0."""
     values = seconds.fill_null(0.0).to_numpy()
-    return np.rint(np.minimum(values * US, LONGEST_US)).astype(np.int64)
+    rounded: I64 = np.rint(np.minimum(values * US, LONGEST_US)).astype(np.int64)
+    return rounded
 
 
 def predicted_us(jobs: pl.DataFrame, predicted: str | None) -> I64:

@@ -3,33 +3,18 @@
 from __future__ import annotations
 
 from analysis.replay._backfill import Backfill
-from analysis.replay._compiled import ZERO, compiled, constant, entry
+from analysis.replay._compiled import ZERO, compiled, constant, entry, melted
 from analysis.replay._easy import easy_arrive, easy_end, easy_pass
 from analysis.replay._hardware import release
-from analysis.replay._place import ANY_TYPE, NOWHERE, PIECES, VC, fitting_type
+from analysis.replay._place import NOWHERE, PIECES, VC, fitting_type
 from analysis.replay._queues import pop, pop_end, push
 from analysis.replay._state import MOST_WAITING, NEVER, RUNNING, WAITING, State, start
-
 
 # What happened in a VC at an instant.
 ARRIVED, ENDED = constant(1), constant(2)
 
 
-@compiled
-def strict_pass(s: State, vc: int, now: int) -> None:
-    """Start jobs from the head of the VC's queue until one does not fit."""
-    q = s.queues
-    while q.length[vc] > 0:
-        rank = q.heap[q.first[vc]]
-        if rank == q.blocked[vc]:
-            return
-        if not start(s, q.place_at[rank], ANY_TYPE, now):
-            q.blocked[vc] = rank
-            return
-        pop(q, vc)
-
-
-@compiled
+@melted
 def drop_started(s: State, queue: int) -> None:
     """Drop places in line of jobs that started from another queue."""
     q = s.queues
@@ -40,33 +25,43 @@ def drop_started(s: State, queue: int) -> None:
         pop(q, queue)
 
 
-@compiled
-def may_fit(s: State, queue: int) -> bool:
-    """Tell quickly whether a queue's head could start; only a yes can be wrong."""
-    q = s.queues
-    job = q.place_at[q.heap[q.first[queue]]] // q.num_slots
-    row = s.work.classes[s.work.job_class[job]]
-    return row[PIECES] > 0 or fitting_type(s.hw, row, q.types[queue], s.log.scratch) != NOWHERE
+@melted
+def keep_live(s: State, num_live: int) -> int:
+    """Keep those queues of the list whose head exists and may fit (only a yes can be wrong); return how many."""
+    q, live = s.queues, s.log.live
+    kept = ZERO
+    for k in range(num_live):
+        queue = live[k]
+        drop_started(s, queue)
+        if q.length[queue] == 0:
+            continue
+        job = q.place_at[q.heap[q.first[queue]]] // q.num_slots
+        row = s.work.classes[s.work.job_class[job]]
+        if row[PIECES] > 0 or fitting_type(s.hw, row, q.types[queue], s.log.scratch) != NOWHERE:
+            live[kept] = queue
+            kept += 1
+    return kept
 
 
-@compiled
-def skip_pass(s: State, vc: int, now: int, ended: bool) -> None:  # noqa: FBT001 - numba takes no keywords
-    """Go down the order and start what fits.
+@melted
+def queue_pass(s: State, vc: int, now: int, ended: bool) -> None:  # noqa: FBT001 - numba takes no keywords
+    """Start the first head, in the policy's order over all queues of the VC, that fits; again until none does.
 
-    Those behind a class's head ask for the same, so a head that does not fit settles its class. Without an end since
-    the last pass only queues with a newcomer need a look: the others were found not to fit, and nothing came free.
+    Where the head blocks, a VC has one queue. Else it has one per class (and type): those behind a class's head ask for
+    the same, so a head that does not fit settles its class. Without an end since the last pass only queues with a
+    newcomer need a look: the others were found not to fit, and nothing came free.
     """
     q, live = s.queues, s.log.live
     num_live = ZERO
     for queue in range(q.vc_queues[vc], q.vc_queues[vc + 1]):
-        if not (ended or q.fresh[queue] == 1):
-            continue
-        q.fresh[queue] = 0
-        drop_started(s, queue)
-        if q.length[queue] > 0 and may_fit(s, queue):
+        if ended or q.fresh[queue] == 1:
+            q.fresh[queue] = 0
             live[num_live] = queue
             num_live += 1
-    while num_live > 0:
+    while True:
+        num_live = keep_live(s, num_live)
+        if num_live == 0:
+            return
         best = ZERO
         for k in range(1, num_live):
             if q.heap[q.first[live[k]]] < q.heap[q.first[live[best]]]:
@@ -75,23 +70,9 @@ def skip_pass(s: State, vc: int, now: int, ended: bool) -> None:  # noqa: FBT001
         job = q.place_at[q.heap[q.first[queue]]] // q.num_slots
         if start(s, job, q.types[queue], now):
             pop(q, queue)
-            num_live = keep_live(s, num_live)
         else:
             num_live -= 1
             live[best] = live[num_live]
-
-
-@compiled
-def keep_live(s: State, num_live: int) -> int:
-    """Keep the queues that still have somebody waiting who may fit; return how many."""
-    live = s.log.live
-    kept = ZERO
-    for k in range(num_live):
-        drop_started(s, live[k])
-        if s.queues.length[live[k]] > 0 and may_fit(s, live[k]):
-            live[kept] = live[k]
-            kept += 1
-    return kept
 
 
 @compiled
@@ -107,7 +88,7 @@ def arrive(s: State, b: Backfill | None, job: int) -> None:
             q.fresh[q.queue[place_in_line]] = 1
 
 
-@compiled
+@melted
 def touch(s: State, vc: int, mark: int) -> None:
     """Note that something happened in a VC."""
     touched, marks = s.log.touched, s.log.marks
@@ -132,7 +113,7 @@ def end_all(s: State, b: Backfill | None, now: int) -> None:
 
 
 @compiled
-def pass_all(s: State, b: Backfill | None, is_strict: bool, now: int) -> None:  # noqa: FBT001 - numba takes no keywords
+def pass_all(s: State, b: Backfill | None, now: int) -> None:
     """One scheduling pass in every VC where something happened."""
     touched, marks = s.log.touched, s.log.marks
     for k in range(1, touched[0] + 1):
@@ -141,21 +122,16 @@ def pass_all(s: State, b: Backfill | None, is_strict: bool, now: int) -> None:  
         marks[vc] = 0
         if b is not None:
             easy_pass(s, b, vc, now)
-        elif is_strict:
-            if ended:
-                s.queues.blocked[vc] = -1
-            strict_pass(s, vc, now)
         else:
-            skip_pass(s, vc, now, ended)
+            queue_pass(s, vc, now, ended)
     touched[0] = 0
 
 
 @entry
-def run(s: State, b: Backfill | None, is_strict: bool) -> None:  # noqa: FBT001 - numba takes no keywords
+def run(s: State, b: Backfill | None) -> None:
     """Replay until the last job has ended.
 
-    ``b`` is None for policies without backfill: numba then leaves its code out. Otherwise ``is_strict`` says whether
-    the head of a queue blocks.
+    ``b`` is None for policies without backfill: numba then leaves its code out.
     """
     submit, counters = s.work.submit, s.log.counters
     n, job = len(submit), ZERO
@@ -169,5 +145,5 @@ def run(s: State, b: Backfill | None, is_strict: bool) -> None:  # noqa: FBT001 
             counters[WAITING] += 1
             touch(s, s.work.classes[s.work.job_class[job], VC], ARRIVED)
             job += 1
-        pass_all(s, b, is_strict, now)
+        pass_all(s, b, now)
         counters[MOST_WAITING] = max(counters[MOST_WAITING], counters[WAITING])

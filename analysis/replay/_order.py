@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 import polars as pl
@@ -16,7 +18,7 @@ from analysis.replay._queues import Queues
 from analysis.replay.policies import Policy
 
 
-def key_values(policy: Policy, prepared: Prepared, predicted: I64) -> npt.NDArray[np.generic]:
+def key_values(policy: Policy, prepared: Prepared, predicted: I64) -> npt.NDArray[Any]:
     """Sort key of every accepted job, with the predicted microseconds given.
 
     Raises
@@ -114,5 +116,4 @@ def make_queues(policy: Policy, prepared: Prepared) -> Queues:
         fresh=np.zeros(len(types), dtype=np.int64),
         vc_queues=vc_queues,
         types=types,
-        blocked=np.full(num_vcs, -1, dtype=np.int64),
     )

@@ -8,7 +8,7 @@ fraction, mode, allowed types (a bit per type).
 from __future__ import annotations
 
 from analysis.replay._bits import I64, first_item, has_bucket, next_bucket, next_item
-from analysis.replay._compiled import ZERO, compiled, constant
+from analysis.replay._compiled import ZERO, compiled, constant, melted
 from analysis.replay._hardware import (
     FIRST,
     FIRST_DEVICE,
@@ -34,7 +34,7 @@ FAR = constant(1 << 62)
 ANY_TYPE = constant(-1)
 
 
-@compiled
+@melted
 def allows(types: int, gpu_type: int) -> bool:
     """Tell whether a type's bit is set."""
     return (types >> gpu_type) & 1 == 1
@@ -65,7 +65,7 @@ def most_free(hw: Hardware, g: int, below: int) -> int:
     return 0
 
 
-@compiled
+@melted
 def type_end(hw: Hardware, vc: int, g: int) -> int:
     """First group after those of the same VC and type as ``g``."""
     stop = g + 1
@@ -74,7 +74,7 @@ def type_end(hw: Hardware, vc: int, g: int) -> int:
     return stop
 
 
-@compiled
+@melted
 def type_fits(hw: Hardware, start: int, stop: int, whole: int, mode: int) -> bool:
     """Tell whether whole GPUs beyond one node fit on the groups of one type."""
     sure, rest = 0, 0
@@ -88,14 +88,14 @@ def type_fits(hw: Hardware, start: int, stop: int, whole: int, mode: int) -> boo
     return sure + rest >= whole
 
 
-@compiled
+@melted
 def first_type(hw: Hardware, vc: int, whole: int, mode: int, types: int) -> int:
     """First group of the first type on which whole GPUs beyond one node fit; NOWHERE if none."""
     g = hw.vc_groups[vc]
     while g < hw.vc_groups[vc + 1]:
         stop = type_end(hw, vc, g)
         if allows(types, hw.groups[g, TYPE]) and type_fits(hw, g, stop, whole, mode):
-            return g
+            return int(g)
         g = stop
     return NOWHERE
 
@@ -116,7 +116,7 @@ def grab(hw: Hardware, node: int, whole: int, held: Entries, at: int) -> int:
     return at
 
 
-@compiled
+@melted
 def grab_wide(hw: Hardware, c: I64, g: int, held: Entries, at: int) -> int:
     """Take whole nodes of one type, large ones first, then best fit for the rest; it is known to fit."""
     left, vc = c[WHOLE], c[VC]
@@ -139,7 +139,7 @@ def grab_wide(hw: Hardware, c: I64, g: int, held: Entries, at: int) -> int:
     return at
 
 
-@compiled
+@melted
 def fullest_node(hw: Hardware, start: int, stop: int) -> int:
     """Node of one type with the most free GPUs, then the lowest id."""
     best, best_free = NOWHERE, 0
@@ -169,7 +169,7 @@ def best_device(hw: Hardware, vc: int, milli: int, types: int) -> int:
     return best
 
 
-@compiled
+@melted
 def free_device(hw: Hardware, node: int) -> int:
     """Lowest wholly free device of a node."""
     for device in range(hw.device0[node], hw.device0[node + 1]):
@@ -178,7 +178,7 @@ def free_device(hw: Hardware, node: int) -> int:
     return NOWHERE
 
 
-@compiled
+@melted
 def tight_device(hw: Hardware, node: int, milli: int) -> int:
     """Partly used device of one node with the least sufficient room, else its lowest free one; NOWHERE if none."""
     best, best_room = NOWHERE, MILLI
@@ -188,7 +188,7 @@ def tight_device(hw: Hardware, node: int, milli: int) -> int:
     return best if best != NOWHERE else free_device(hw, node)
 
 
-@compiled
+@melted
 def take_piece(hw: Hardware, device: int, milli: int, held: Entries, at: int) -> int:
     """Take a share of one device; return the next free entry."""
     set_room(hw, device, hw.room[device] - milli)
@@ -212,29 +212,29 @@ def spread_pieces(hw: Hardware, c: I64, types: int, held: Entries, at: int) -> i
     return at
 
 
-@compiled
+@melted
 def node_holds(hw: Hardware, node: int, c: I64) -> bool:
     """Tell whether whole GPUs and fractions fit together on one node."""
     slots = (hw.free[node] - c[WHOLE]) * (MILLI // c[MILLIS])
     for device in range(hw.device0[node], hw.device0[node + 1]):
         if hw.room[device] < MILLI:
             slots += hw.room[device] // c[MILLIS]
-    return slots >= c[PIECES]
+    return bool(slots >= c[PIECES])
 
 
-@compiled
+@melted
 def first_holding(hw: Hardware, g: int, free: int, c: I64) -> int:
     """Lowest node of a group with so many free GPUs that holds the class; NOWHERE if none."""
     item = next_item(hw.tab, hw.bits, g, free, ZERO)
     while item >= 0:
         node = hw.groups[g, FIRST] + item
         if node_holds(hw, node, c):
-            return node
+            return int(node)
         item = next_item(hw.tab, hw.bits, g, free, item + 1)
     return NOWHERE
 
 
-@compiled
+@melted
 def best_node_mixed(hw: Hardware, c: I64, types: int) -> int:
     """Node with the fewest free GPUs, then the lowest id, that holds whole GPUs and fractions; NOWHERE if none."""
     best, best_free = NOWHERE, FAR
@@ -265,7 +265,7 @@ def place_on_one(hw: Hardware, c: I64, types: int, held: Entries, at: int) -> in
     return at
 
 
-@compiled
+@melted
 def place_on_type(hw: Hardware, c: I64, g: int, held: Entries, at: int) -> int:
     """Place a class over nodes of the one type that begins with group ``g``; NOWHERE if it does not fit."""
     start = at
@@ -307,16 +307,16 @@ def place(hw: Hardware, c: I64, types: int, held: Entries, at: int) -> int:
     return NOWHERE
 
 
-@compiled
+@melted
 def node_of(hw: Hardware, item: int) -> int:
     """Node of an entry."""
     return item if len(hw.room) == 0 else hw.device_node[item]
 
 
-@compiled
+@melted
 def type_of(hw: Hardware, item: int) -> int:
     """GPU type of an entry."""
-    return hw.groups[hw.group[node_of(hw, item)], TYPE]
+    return int(hw.groups[hw.group[node_of(hw, item)], TYPE])
 
 
 @compiled

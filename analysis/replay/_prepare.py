@@ -201,7 +201,8 @@ def _allowed_types(table: pl.DataFrame, site: Site, notes: list[str]) -> tuple[I
     known = [(place, name) for place, name in enumerate(site.gpu_types) if name is not None]
     if not known:
         notes.append(
-            f"{int(asked.sum())} jobs ask for certain GPU types; the cluster does not say its types, so that was not kept."
+            f"{int(asked.sum())} jobs ask for certain GPU types; the cluster does not say its types, so that was not "
+            "kept."
         )
         return np.zeros(table.height, dtype=np.int64), np.array([_place.ANY_TYPE], dtype=np.int64)
     text = lists.list.unique().list.sort().list.join("\x1f").fill_null("")
@@ -240,7 +241,8 @@ def _most_entries(classes: I64, hw: Hardware) -> I64:
     bounds = list(zip(hw.vc_groups[:-1], hw.vc_groups[1:], strict=True))
     gpus = np.array([(hw.groups[a:b, SIZE] * hw.groups[a:b, COUNT]).sum() for a, b in bounds])[vc]
     if len(hw.room):
-        return np.minimum(whole, gpus) + np.minimum(classes[:, _place.PIECES], gpus * MILLI)
+        devices: I64 = np.minimum(whole, gpus) + np.minimum(classes[:, _place.PIECES], gpus * MILLI)
+        return devices
     nodes = np.array([hw.groups[a:b, COUNT].sum() for a, b in bounds])[vc]
     smallest = np.array([hw.groups[a:b, SIZE].min(initial=MILLI) for a, b in bounds])[vc]
     most = np.where(mode == _place.WHOLE_NODES_FIRST, whole // smallest + 1, whole)

@@ -25,7 +25,6 @@ class Queues(NamedTuple):
     fresh: I64  # [Q] 1: somebody came since the last pass
     vc_queues: I64  # [V + 1] queues of VC v are vc_queues[v] … vc_queues[v + 1]
     types: I64  # [Q] GPU types that the queue stands for, a bit each
-    blocked: I64  # [V] rank of the head that did not fit at the last pass, -1 if none
 
 
 class Ends(NamedTuple):
@@ -105,4 +104,4 @@ def pop_end(ends: Ends, n: int) -> int:
         times[i], jobs[i] = times[down], jobs[down]
         i = down
     times[i], jobs[i] = time, last
-    return job
+    return int(job)

@@ -11,19 +11,19 @@ from analysis.replay._backfill import (
     walk_next,
 )
 from analysis.replay._bits import I64
-from analysis.replay._compiled import ZERO, compiled
+from analysis.replay._compiled import ZERO, compiled, melted
 from analysis.replay._hardware import MILLI, Hardware, release, retake, set_free, set_room
 from analysis.replay._place import ANY_TYPE, NOWHERE, VC, fitting_type, node_of, place
 from analysis.replay._state import State
 
 
-@compiled
+@melted
 def give_back(s: State, job: int) -> None:
     """Free what a running job holds, for a look ahead."""
     release(s.hw, s.log.held, s.work.first_entry[job], s.log.stop_entry[job])
 
 
-@compiled
+@melted
 def find_shadow(s: State, b: Backfill, row: I64, now: int) -> int:
     """Reserve for a class's job at the earliest instant at which it fits; return that instant, the shadow time.
 
@@ -46,7 +46,7 @@ def find_shadow(s: State, b: Backfill, row: I64, now: int) -> int:
     return shadow
 
 
-@compiled
+@melted
 def forget(hw: Hardware, b: Backfill) -> None:
     """Drop the last reservation."""
     for i in range(b.counts[NUM_RESERVED]):
@@ -58,7 +58,7 @@ def forget(hw: Hardware, b: Backfill) -> None:
     b.counts[NUM_RESERVED] = 0
 
 
-@compiled
+@melted
 def note_rooms(s: State, b: Backfill, row: I64) -> None:
     """Place the head on what is free at the shadow time, note what it takes and leaves, and take it back."""
     hw, scratch = s.hw, s.log.scratch
@@ -95,18 +95,18 @@ def hide(hw: Hardware, b: Backfill) -> None:
                 set_free(hw, node, hw.free[node] - b.veil[i])
 
 
-@compiled
+@melted
 def hide_devices(hw: Hardware, b: Backfill, i: int) -> None:
-    """Hide devices of a reserved node: for whole GPUs those with the least room now, so that free ones stay in sight."""
+    """Hide devices of a reserved node: for whole GPUs those with the least room now, so that free ones stay seen."""
     start, stop = hw.device0[b.node[i]], hw.device0[b.node[i] + 1]
     for device in range(start, stop):
         b.veil[device] = -1
     for _ in range(b.whole[i]):
         best = -1
         for device in range(stop - 1, start - 1, -1):
-            if b.veil[device] < 0 and b.later[device] == MILLI and b.kept[device] == 0:
-                if best < 0 or hw.room[device] < hw.room[best]:
-                    best = device
+            is_whole = b.veil[device] < 0 and b.later[device] == MILLI and b.kept[device] == 0
+            if is_whole and (best < 0 or hw.room[device] < hw.room[best]):
+                best = device
         if best >= 0:
             b.veil[best] = hw.room[best]
     for device in range(start, stop):
@@ -129,7 +129,7 @@ def show(hw: Hardware, b: Backfill) -> None:
             set_free(hw, node, hw.free[node] + b.veil[i])
 
 
-@compiled
+@melted
 def outlast(s: State, b: Backfill, job: int) -> None:
     """Note that a job which started will still hold its GPUs at the shadow time."""
     hw, held = s.hw, s.log.held

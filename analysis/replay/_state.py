@@ -44,6 +44,7 @@ class Log(NamedTuple):
     marks: I64  # [V] what happened there: 1 an arrival, 2 an end
     live: I64  # [Q] queues whose head may fit in this pass
     where: I64  # [Q] speed column that each of them would run on
+    beside: I64  # [Q] 1: each of them fits beside the reservation
 
 
 class State(NamedTuple):

@@ -169,9 +169,9 @@ class Cluster:
     def from_trace(cls, trace: Trace) -> Cluster:
         """Take the trace's nodes, or else size a cluster from it and say so in ``notes``.
 
-        In this order: the ``nodes`` table; the ``capacity`` table (per VC its largest number of GPUs, as 8-GPU nodes and
-        one node for the rest); the peak of GPUs that the log shows running, rounded up to 8-GPU nodes; and, where the
-        log has no start times, as many 8-GPU nodes as bring submitted work to a load of 0.9.
+        In this order: the ``nodes`` table; the ``capacity`` table (per VC its largest number of GPUs, as 8-GPU nodes
+        and one node for the rest); the peak of GPUs that the log shows running, rounded up to 8-GPU nodes; and, where
+        the log has no start times, as many 8-GPU nodes as bring submitted work to a load of 0.9.
 
         Raises
         ------
@@ -208,7 +208,7 @@ def _node_problems(nodes: pl.DataFrame, ratios: Mapping[str, float]) -> list[str
 def _expand(rows: Sequence[Mapping[str, Any]]) -> pl.DataFrame:
     total = sum(row["count"] for row in rows)
     width = len(str(max(total - 1, 0)))
-    nodes = []
+    nodes: list[dict[str, Any]] = []
     for row in rows:
         common = {key: row.get(key) for key in NODE_COLUMNS if key != "node_id"}
         nodes += [{"node_id": f"n{len(nodes) + i:0{width}d}"} | common for i in range(row["count"])]

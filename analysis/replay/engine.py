@@ -126,7 +126,7 @@ def run_loop(policy: Policy, prepared: Prepared) -> _state.Log:
     n = len(prepared.accepted)
     num_entries = int(prepared.first_entry[-1])
     most = int(np.diff(prepared.first_entry).max(initial=0)) + 1
-    num_queues = len(prepared.classes) * len(prepared.gpu_types) + 1
+    num_queues = len(prepared.classes) * len(prepared.gpu_types) + prepared.num_vcs
     log = _state.Log(
         start=np.full(n, -1, dtype=np.int64),
         end=np.full(n, -1, dtype=np.int64),
@@ -139,6 +139,7 @@ def run_loop(policy: Policy, prepared: Prepared) -> _state.Log:
         marks=np.zeros(prepared.num_vcs, dtype=np.int64),
         live=np.empty(num_queues, dtype=np.int64),
         where=np.empty(num_queues, dtype=np.int64),
+        beside=np.empty(num_queues, dtype=np.int64),
     )
     if n == 0:
         return log
@@ -154,7 +155,7 @@ def run_loop(policy: Policy, prepared: Prepared) -> _state.Log:
     ends = Ends(np.empty(n, dtype=np.int64), np.empty(n, dtype=np.int64))
     state = _state.State(prepared.hw, work, queues, ends, log)
     backfill = make_backfill(prepared, queues) if policy.trait == "easy" else None
-    _loop.run(state, backfill, policy.trait == "strict")
+    _loop.run(state, backfill)
     return log
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import polars as pl
 
@@ -124,7 +124,7 @@ def _summary(values: pl.Series, name: str) -> dict[str, float | None]:
     return {f"{key}_{name}": None if value is None else float(value) for key, value in found.items()}  # type: ignore[arg-type]
 
 
-def _allocation(done: pl.DataFrame, num_gpus: int, *, until: object) -> float | None:
+def _allocation(done: pl.DataFrame, num_gpus: int, *, until: Any) -> float | None:
     if not done.height or until is None:
         return None
     first = done["submit_time"].min()

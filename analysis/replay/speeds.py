@@ -73,7 +73,7 @@ def canonical_type(name: str) -> str:
         if not re.fullmatch(r"[a-z]+\d+[a-z0-9]*", rest):
             break
         plain = rest
-    return aliases.get(plain, plain.upper())
+    return str(aliases.get(plain, plain.upper()))
 
 
 def is_same_type(asked: str, found: str) -> bool:
