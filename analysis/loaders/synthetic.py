@@ -5,11 +5,12 @@ the program. Period and zone: the published log's first day, local time; the win
 (`synthetic_cluster.plan_cluster`). A row is a draw, and every draw is a job.
 
 What is calibrated, for the GPU jobs: mean and median duration, mean GPUs, share of completed, cancelled and failed jobs
-by count and by GPU time, GPU time per job, mean and median queueing delay, offered load. What is made up, after what
-is generally seen in such logs: sessions, families and their names, versions, the daily and weekly rhythm, how strongly
-duration, width and outcome depend on user and family, the sizes of virtual clusters. What is not modelled: requested
-limits, CPUs, memory, attempts (null). Delays are drawn, not simulated: the log's own starts may put more jobs on the
-cluster than it holds; a replay does not.
+by count and by GPU time, GPU time per job, offered load. What is made up, after what is generally seen in such logs:
+sessions, families and their names, versions, the daily and weekly rhythm, how strongly duration, width and outcome
+depend on user and family, the sizes of virtual clusters. What is not modelled: requested limits, CPUs, memory,
+attempts (null). The starts of GPU jobs are those of a replay on the trace's own nodes under ``fifo_skip``, so no more
+GPUs are ever in use than there are; their delays are therefore longer than the published ones, which a law drawn
+without the cluster would meet and the cluster would not. Delays of CPU jobs are drawn to the published figures.
 """
 
 from __future__ import annotations
@@ -23,12 +24,12 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from analysis import schema
+from analysis import metrics, schema
 from analysis.errors import UsageError
 from analysis.loaders.synthetic_cluster import GPUS_PER_NODE, ClusterPlan, assign_vcs, make_nodes, plan_cluster
 from analysis.loaders.synthetic_draw import Marks, Submissions, draw_delays, draw_marks, draw_submissions
 from analysis.loaders.synthetic_law import JobLaw, cpu_job_law, delay_law, job_law
-from analysis.loaders.synthetic_published import PublishedCpuJobs, PublishedLog, published_log
+from analysis.loaders.synthetic_published import PublishedLog, published_log
 from analysis.trace import LoadReport, Trace, TraceMeta
 
 __all__ = ["synthesize"]
@@ -40,6 +41,8 @@ USERS_PER_ROOT_JOB: Final = 0.93
 TIMEOUT_AFTER_S: Final = 86_400
 TIMEOUT_SHARE: Final = 0.3
 NODE_FAIL_SHARE: Final = 0.01
+#: Policy that starts the GPU jobs.
+STARTED_BY: Final = "fifo_skip"
 #: Words of a job name, tasks from short to long.
 TASKS: Final = ("debug", "test", "eval", "finetune", "train", "pretrain")
 MODELS: Final = (
@@ -56,11 +59,11 @@ RAW_STATUSES: Final[Mapping[str, Mapping[str, str]]] = {
 
 @dataclass(frozen=True)
 class _Drawn:
-    """Jobs of one kind (with or without GPUs) before they are a table."""
+    """Jobs of one kind (with or without GPUs) before they are a table; a replay gives GPU jobs their delay."""
 
     submissions: Submissions
     marks: Marks
-    delay_s: Ints
+    delay_s: Ints | None
 
 
 def synthesize(*, like: str = "venus", num_jobs: int = 100_000, seed: int = 0, cpu_jobs: bool = False) -> Trace:
@@ -121,14 +124,15 @@ def _check(log: PublishedLog, *, num_jobs: int, seed: int, cpu_jobs: bool) -> No
 
 
 def _draw(log: PublishedLog, law: JobLaw, *, plan: ClusterPlan, num_jobs: int, rng: np.random.Generator) -> _Drawn:
-    published: PublishedLog | PublishedCpuJobs = log if law.gpus[-1] else (log.cpu or log)
     num_users = max(1, round(USERS_PER_ROOT_JOB * num_jobs**0.5))
     submissions = draw_submissions(
         num_jobs, num_users=num_users, start=log.start, window_days=plan.window_days, rng=rng
     )
     marks = draw_marks(submissions, law, rng=rng)
-    waits = delay_law(mean_s=published.mean_queueing_delay_s, median_s=published.median_queueing_delay_s)
-    return _Drawn(submissions, marks, draw_delays(marks.num_gpus, waits, rng=rng))
+    if law.gpus[-1] or log.cpu is None:
+        return _Drawn(submissions, marks, delay_s=None)
+    waits = delay_law(mean_s=log.cpu.mean_queueing_delay_s, median_s=log.cpu.median_queueing_delay_s)
+    return _Drawn(submissions, marks, draw_delays(num_jobs, waits, rng=rng))
 
 
 def _tables(
@@ -141,7 +145,8 @@ def _tables(
     vc_names = [f"vc{number:03d}" for number in range(1, len(nodes_of) + 1)]
     frames = pl.concat([_frame(part, log, rng) for part in drawn])
     frames = frames.with_columns(vc=pl.Series(vc_names)[vc])
-    return _finish(frames, log), make_nodes(nodes_of, gpu_type=log.gpu_type, vc_names=vc_names)
+    nodes = make_nodes(nodes_of, gpu_type=log.gpu_type, vc_names=vc_names)
+    return _started(_finish(frames, log), nodes), nodes
 
 
 def _frame(part: _Drawn, log: PublishedLog, rng: np.random.Generator) -> pl.DataFrame:
@@ -163,12 +168,12 @@ def _frame(part: _Drawn, log: PublishedLog, rng: np.random.Generator) -> pl.Data
             "job_name": names.to_series(),
             "workload": task[submissions.family],
             "second": submissions.second,
-            "delay": part.delay_s,
             "duration": marks.duration_s,
             "num_gpus": marks.num_gpus.astype(np.float64),
             "status": _statuses(marks, log, rng),
         }
     ).with_columns(
+        delay=pl.lit(None, dtype=pl.Int64) if part.delay_s is None else pl.Series(part.delay_s),
         num_nodes=((pl.col("num_gpus") / GPUS_PER_NODE).ceil().clip(lower_bound=1)).cast(pl.Int64),
         gpu_type=pl.lit(log.gpu_type if has_gpus else None, dtype=pl.String),
     )
@@ -221,13 +226,26 @@ def _finish(frame: pl.DataFrame, log: PublishedLog) -> pl.DataFrame:
         num_tasks=pl.lit(1, dtype=pl.Int64),
         status_raw=status.replace_strict(dict(raw)) if raw else status.str.to_uppercase(),
         duration_s=pl.col("duration").cast(pl.Float64),
-        queueing_delay_s=pl.col("delay").cast(pl.Float64),
         num_attempts=pl.lit(1, dtype=pl.Int64),
         censoring=pl.lit("none", dtype=schema.CENSORING),
         flags=pl.lit([], dtype=schema.FLAG_LIST),
     )
     missing = {name: pl.lit(None, dtype=dtype) for name, dtype in schema.JOBS.items() if name not in known.columns}
     return known.with_columns(**missing).select(pl.col(name).cast(dtype) for name, dtype in schema.JOBS.items())
+
+
+def _started(jobs: pl.DataFrame, nodes: pl.DataFrame) -> pl.DataFrame:
+    """Give GPU jobs the starts that a replay on the trace's own nodes gives them."""
+    # Imported here: who loads a log shall not wait for the engine.
+    from analysis.replay import Cluster, replay
+
+    schedule = replay(jobs, cluster=Cluster(nodes), policy=STARTED_BY).schedule
+    ran = schedule.select("job_id", replayed_start="start_time", replayed_end="end_time")
+    columns = list(jobs.columns)
+    jobs = jobs.join(ran, on="job_id", how="left", maintain_order="left").with_columns(
+        start_time=pl.coalesce("start_time", "replayed_start"), end_time=pl.coalesce("end_time", "replayed_end")
+    )
+    return jobs.with_columns(metrics.queueing_delay_s()).select(columns)
 
 
 def _utc(second: pl.Expr, log: PublishedLog) -> pl.Expr:
@@ -262,8 +280,8 @@ def _meta(log: PublishedLog, plan: ClusterPlan, *, num_jobs: int, seed: int) -> 
             notes=[
                 "No log was read: a row is a draw.",
                 f"The cluster has {plan.num_nodes} nodes of {GPUS_PER_NODE} GPUs, {scale:.0%} of the published GPUs.",
-                "Queueing delays are drawn, not simulated: by its own starts the log may run more jobs at once "
-                "than the cluster holds.",
+                f"GPU jobs start as a replay under {STARTED_BY} on these nodes starts them: no more GPUs are in use "
+                "than there are, and delays are longer than the published ones.",
             ],
         ),
     )

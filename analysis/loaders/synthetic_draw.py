@@ -58,8 +58,6 @@ GPU_WEIGHTS: Final[Weights] = (0.85, 0.50, 0.10, 0.0, 0.05)
 STATUS_WEIGHTS: Final[Weights] = (0.30, 0.60, 0.0, 0.50, 0.90)
 #: The noise of a job differs between families by this factor (log scale sd): some repeat to the second.
 NOISE_LOG_SD: Final = 0.5
-#: Wider jobs wait longer: what a doubling of GPUs adds to the score that orders delays.
-DELAY_PER_DOUBLING: Final = 0.25
 #: Steps of additive recurrences (Kronecker sequences) that spread effects evenly over users and families.
 GOLDEN: Final = 0.6180339887498949
 SILVER: Final = 0.4142135623730951
@@ -169,10 +167,9 @@ def draw_marks(jobs: Submissions, law: JobLaw, *, rng: np.random.Generator) -> M
     return Marks(law.gpus[width], status, np.maximum(np.rint(seconds), 1).astype(np.int64), lasting)
 
 
-def draw_delays(num_gpus: Ints, law: DelayLaw, *, rng: np.random.Generator) -> Ints:
-    """Draw whole seconds of queueing delay; wider jobs tend to wait longer [s]."""
-    score = rng.standard_normal(len(num_gpus)) + DELAY_PER_DOUBLING * np.log2(np.maximum(num_gpus, 1))
-    share = _shares(np.zeros(len(score), dtype=np.int64), score, rng)
+def draw_delays(num_jobs: int, law: DelayLaw, *, rng: np.random.Generator) -> Ints:
+    """Draw whole seconds of queueing delay [s]."""
+    share = _shares(np.zeros(num_jobs, dtype=np.int64), rng.standard_normal(num_jobs), rng)
     return np.rint(law.quantile(share)).astype(np.int64)
 
 
