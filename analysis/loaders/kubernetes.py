@@ -2,10 +2,12 @@
 
 Source: the reader's cluster. Licence, coverage: the reader's; finished objects are deleted after a while, so such a
 list holds what was not cleaned up. Period: whatever it holds. Zone: all times carry their offset; hours are UTC's
-unless ``timezone`` says another. A row is an object: Pod, Job (batch/v1), PyTorchJob, TFJob, MPIJob and their like (Kubeflow,
-KubeDL), Job of Volcano, Node. Other kinds are set aside as ``unsupported_kind``; an object that cannot be read is set
-aside with what was wrong and its number in the list. Several lists may be given; of an object that is in several the
-one with the highest resource version counts.
+unless ``timezone`` says another.
+
+A row is an object: Pod, Job (batch/v1), PyTorchJob, TFJob, MPIJob and their like (Kubeflow, KubeDL), Job of Volcano,
+Node. Other kinds are set aside as ``unsupported_kind``; an object that cannot be read is set aside with what was
+wrong and its number in the list. Several lists may be given; of an object that is in several the one with the highest
+resource version counts.
 
 Assumptions:
 
