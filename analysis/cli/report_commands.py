@@ -98,7 +98,7 @@ def demo(
     ] = Path("demo"),
     *,
     jobs: Annotated[int, typer.Option("--jobs", min=100, help="Jobs of the synthetic trace.")] = DEMO_JOBS,
-    like: Annotated[str, typer.Option(help="Published trace that the synthetic one is calibrated to.")] = "venus",
+    like: Annotated[str, typer.Option(help="Published trace that the synthetic one is calibrated to.")] = "philly",
     seed: Annotated[int, typer.Option(min=0, help="Same seed, same report.")] = 0,
 ) -> None:
     """Walk the whole road on a synthetic trace: load, characterize, backtest, replay, compare, report.
