@@ -8,14 +8,14 @@ from typing import Final
 import polars as pl
 
 from analysis.loaders.slurm.blocks import LINE
+from analysis.loaders.slurm.records import HET
 
-__all__ = ["HET", "array_tasks", "expand_arrays", "merge_het"]
+__all__ = ["array_tasks", "expand_arrays", "merge_het"]
 
 BRACKET: Final = re.compile(r"^(\d+)_\[([^\]]*)\]$")
 ITEM: Final = re.compile(r"^(\d+)(?:-(\d+)(?::(\d+))?)?$")
 #: Slurm's own greatest MaxArraySize.
 MAX_TASKS: Final = 4_000_001
-HET: Final = r"^(\d+)\+(\d+)$"
 
 
 def array_tasks(text: str) -> tuple[list[str], bool]:
@@ -100,10 +100,16 @@ def merge_het(records: pl.DataFrame) -> tuple[pl.DataFrame, int]:
 def _together(columns: list[str]) -> list[pl.Expr]:
     """One value of each column for all components."""
     is_bad = pl.col("status") != "completed"
-    types = pl.col("gpu_type").drop_nulls().unique(maintain_order=True)
+    types = pl.col("gpu_type").cast(pl.String).drop_nulls().unique(maintain_order=True)
+    # The types that one part or another may use.
     allowed = (
-        pl.col("allowed_gpu_types").list.explode(keep_nulls=False, empty_as_null=False).unique(maintain_order=True)
+        pl.col("allowed")
+        .drop_nulls()
+        .cast(pl.String)
+        .str.split(",")
+        .list.explode(keep_nulls=False, empty_as_null=False)
     )
+    allowed = allowed.unique(maintain_order=True).str.join(",")
     special = {
         **{name: _sum(name) for name in ("num_gpus", "num_cpus", "num_nodes", "mem_gib")},
         "submit_time": pl.col("submit_time").min(),
@@ -114,8 +120,8 @@ def _together(columns: list[str]) -> list[pl.Expr]:
         "status": pl.coalesce(pl.col("status").filter(is_bad).first(), pl.col("status").first()),
         "status_raw": pl.coalesce(pl.col("status_raw").filter(is_bad).first(), pl.col("status_raw").first()),
         "gpu_type": pl.when(types.len() > 1).then(pl.lit("mixed")).otherwise(types.first()),
-        "allowed_gpu_types": pl.when(allowed.len() > 0).then(allowed.implode()),
-        "hosts": pl.col("hosts").str.join(","),
+        "allowed": pl.when(allowed != "").then(allowed),
+        "hosts": pl.col("hosts").cast(pl.String).str.join(","),
         "never": pl.col("never").all(),
         "ran": pl.col("ran").any(),
         "_undecodable": pl.col("_undecodable").any(),

@@ -7,11 +7,9 @@ from typing import Final
 
 import polars as pl
 
-from analysis import schema
-from analysis.loaders.slurm.arrays import HET, expand_arrays, merge_het
+from analysis.loaders.slurm.arrays import expand_arrays, merge_het
 from analysis.loaders.slurm.blocks import LINE
-from analysis.loaders.slurm.grammar import MIB_PER_GIB
-from analysis.loaders.slurm.hostlist import expand_column
+from analysis.loaders.slurm.records import gather_steps
 
 __all__ = ["JOB", "Assembled", "assemble"]
 
@@ -19,7 +17,6 @@ PROBLEM: Final = "_problem"
 #: One job: the same id of the same user on the same cluster. Slurm gives ids again after years.
 JOB: Final = ["cluster", "key", "user"]
 ORDER: Final = ["submit_time", "start_time", "end_time", LINE]
-PERCENT: Final = 100.0
 
 
 @dataclass
@@ -29,13 +26,15 @@ class Assembled:
     Attributes
     ----------
     jobs : DataFrame, one row per job
-        Partial columns for ``finish_jobs``; the columns of `JOB` tell a job, there is no ``job_id`` yet.
-    attempts : DataFrame
-        Runs, as ``schema.ATTEMPTS``, with the columns of `JOB` instead of ``job_id``.
-    usage : DataFrame
-        As ``schema.USAGE``, with the columns of `JOB` instead of ``job_id``.
+        Columns as of records, and ``num_attempts``; the columns of `JOB` tell a job.
+    runs : DataFrame
+        ``owner`` (row of the job in ``jobs``), ``attempt``, ``start_time``, ``end_time``, ``hosts``, ``num_gpus``.
+    measured : DataFrame
+        ``owner``, and what `records.read_steps` gives.
     rejects : DataFrame
-        As ``schema.REJECTS``, without text: unreadable lines, lines seen twice, steps without a job.
+        As ``schema.REJECTS``, ``file`` by number, without text: unreadable lines, lines seen twice.
+    orphans : DataFrame
+        ``cluster``, ``key``, ``num_steps`` of steps without a job.
     rows_merged, rows_expanded : int
         Lines that went into the job of another; jobs beyond one per line.
     notes : list of str
@@ -43,9 +42,10 @@ class Assembled:
     """
 
     jobs: pl.DataFrame
-    attempts: pl.DataFrame
-    usage: pl.DataFrame
+    runs: pl.DataFrame
+    measured: pl.DataFrame
     rejects: pl.DataFrame
+    orphans: pl.DataFrame
     rows_merged: int = 0
     rows_expanded: int = 0
     notes: list[str] = field(default_factory=list)
@@ -59,34 +59,36 @@ def assemble(records: pl.DataFrame, steps: pl.DataFrame) -> Assembled:
     records : DataFrame
         From `records.read_records`, of all files.
     steps : DataFrame
-        From `records.read_steps`, with ``_file``.
+        From `records.read_steps`.
 
     Returns
     -------
     Assembled
         The same whatever the order of the lines, where they have times.
     """
-    bad = records.filter(pl.col(PROBLEM).is_not_null())
-    good, notes = expand_arrays(records.filter(pl.col(PROBLEM).is_null()))
-    kept, again = _drop_repetitions(good)
-    num_lines = records.height - bad.height - again.height
-    whole, num_het = merge_het(kept)
-    jobs, attempts, num_runs, more = _merge_runs(whole)
-    usage, orphans, jobs = _measure(jobs, steps)
+    is_bad = records[PROBLEM].is_not_null()
+    bad, good = records.filter(is_bad), records.filter(~is_bad) if is_bad.any() else records
+    num_good = good.height
+    good, notes = expand_arrays(good)
+    good, again = _drop_repetitions(good)
+    num_expanded = good.height - (num_good - again.height)
+    good, num_het = merge_het(good)
+    jobs, runs, num_runs, more = _merge_runs(good)
+    measured, orphans, counts = _measure(jobs, steps)
     return Assembled(
-        jobs=jobs,
-        attempts=attempts,
-        usage=usage,
-        rejects=pl.concat([_rejects(bad, pl.col(PROBLEM)), again, orphans]),
-        rows_merged=num_het + num_runs + steps.height - orphans.height,
-        rows_expanded=kept.height - num_lines,
+        jobs=jobs if counts is None else jobs.with_columns(counts),
+        runs=runs,
+        measured=measured,
+        rejects=pl.concat([_rejects(bad, pl.col(PROBLEM)), again]),
+        orphans=orphans,
+        rows_merged=num_het + num_runs + int(measured["num_steps"].sum()),
+        rows_expanded=num_expanded,
         notes=notes + more,
     )
 
 
 def _rejects(rows: pl.DataFrame, reason: pl.Expr) -> pl.DataFrame:
-    table = rows.select(file="_file", line=LINE, reason=reason, raw=pl.lit(None, dtype=pl.String))
-    return table.cast(schema.REJECTS)  # type: ignore[arg-type]
+    return rows.select(file="_file", line=LINE, reason=reason.cast(pl.String), raw=pl.lit(None, dtype=pl.String))
 
 
 def _drop_repetitions(records: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
@@ -96,11 +98,12 @@ def _drop_repetitions(records: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame
     told from requeues, so they all stay.
     """
     same = ["cluster", "key", "user", "submit_time"]
-    several = pl.struct(same).is_duplicated() & pl.col("submit_time").is_not_null()
-    is_several = records.select(several).to_series()
-    if not is_several.any():
-        return records, _rejects(records.clear(), pl.lit(""))
-    group = records.filter(is_several)
+    # Few ids occur twice: only those are compared in full.
+    twice = records.filter(records["key"].is_duplicated() & records["submit_time"].is_not_null())
+    group = twice.filter(pl.struct(same).is_duplicated())
+    if not group.height:
+        return records, _rejects(group, pl.lit(""))
+    rest = records.join(group.select("_file", LINE, "key"), on=["_file", LINE, "key"], how="anti")
     has_start = pl.col("start_time").is_not_null()
     # A line without start is older than one of the same submission with a start.
     group = group.with_columns(stale=~has_start & has_start.any().over(same))
@@ -111,7 +114,7 @@ def _drop_repetitions(records: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame
     is_twin = ~pl.struct(compared).is_first_distinct()
     reason = pl.when(is_twin).then(pl.lit("duplicate_row")).otherwise(pl.lit("older_record"))
     group = group.with_columns(is_kept=is_kept, reason=reason)
-    kept = pl.concat([records.filter(~is_several), group.filter("is_kept").select(records.columns)])
+    kept = pl.concat([rest, group.filter("is_kept").select(records.columns)])
     # A line of array tasks of which some are kept is used.
     gone = group.filter(~pl.col("is_kept")).unique(["_file", LINE], keep="first", maintain_order=True)
     gone = gone.join(kept.select("_file", LINE), on=["_file", LINE], how="anti")
@@ -120,22 +123,28 @@ def _drop_repetitions(records: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame
 
 def _merge_runs(records: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame, int, list[str]]:
     """One row per job of its runs, the runs, how many records were merged, and what was noticed."""
-    is_several = records.select(pl.struct(JOB).is_duplicated()).to_series()
-    single, several = records.filter(~is_several), records.filter(is_several).sort(*ORDER, nulls_last=True)
-    single = single.with_columns(num_attempts=pl.col("ran").cast(pl.Int64))
-    jobs, attempts = single, [_attempts(single, pl.lit(1))]
+    is_twice = records["key"].is_duplicated()
+    twice = records.filter(is_twice)
+    is_several = pl.struct(JOB).is_duplicated()
+    several = twice.filter(is_several).sort(*ORDER, nulls_last=True)
+    # Two users' jobs of one id are single ones too.
+    single = pl.concat([records.filter(~is_twice), twice.filter(~is_several)]) if twice.height else records
+    jobs = single.with_columns(num_attempts=pl.col("ran").cast(pl.Int64))
+    runs = [_runs(single.with_row_index("owner"), pl.lit(1))]
     if several.height:
         number = pl.col("ran").cast(pl.Int64).cum_sum().over(JOB)
-        attempts.append(_attempts(several.with_columns(number=number), pl.col("number")))
         merged = several.group_by(JOB, maintain_order=True).agg(_over_runs(several.columns))
-        jobs = pl.concat([single, merged.select(single.columns)])
+        merged = merged.with_row_index("owner", offset=jobs.height)
+        owned = several.join(merged.select("owner", *JOB), on=JOB, nulls_equal=True, maintain_order="left")
+        runs.append(_runs(owned.with_columns(number=number), pl.col("number")))
+        jobs = pl.concat([jobs, merged.select(jobs.columns)])
     restarted = pl.when("ran").then(pl.col("restarts") + 1).cast(pl.Int64)
     unseen = int(jobs.select((restarted > pl.col("num_attempts")).sum()).item())
     notes = []
     if unseen:
         notes.append(f"{unseen} jobs were restarted and show their last run only: export with -D to see all runs.")
     jobs = jobs.with_columns(num_attempts=pl.max_horizontal("num_attempts", restarted))
-    return jobs, pl.concat(attempts), records.height - jobs.height, notes
+    return jobs, pl.concat(runs), records.height - jobs.height, notes
 
 
 def _over_runs(columns: list[str]) -> list[pl.Expr]:
@@ -155,46 +164,23 @@ def _over_runs(columns: list[str]) -> list[pl.Expr]:
     return [*plain, ran.sum().cast(pl.Int64).alias("num_attempts")]
 
 
-def _attempts(runs: pl.DataFrame, number: pl.Expr) -> pl.DataFrame:
-    ran = runs.with_columns(attempt=number).filter("ran")
-    return ran.select(
-        *JOB,
-        pl.col("attempt").cast(pl.Int64),
-        "start_time",
-        "end_time",
-        expand_column(ran["hosts"]).alias("nodes"),
-        gpus="num_gpus",
-    )
+def _runs(records: pl.DataFrame, number: pl.Expr) -> pl.DataFrame:
+    columns = ("owner", "start_time", "end_time", "hosts", "num_gpus")
+    return records.filter("ran").select(*columns, attempt=number.cast(pl.Int64))
 
 
-def _measure(jobs: pl.DataFrame, steps: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
-    """Usage of jobs from their steps, the steps whose job is not in the export, and jobs with their step counts."""
-    owner = ["cluster", "key"]
-    steps = steps.with_columns(key=pl.coalesce(pl.col("key").str.extract(HET, 1), "key"))
-    mine = steps.join(jobs.select(owner).unique(), on=owner, how="semi", nulls_equal=True)
-    orphans = steps.filter(pl.lit(mine.height < steps.height)).join(mine, on=["_file", LINE], how="anti")
-    totals = mine.group_by(owner).agg(
-        pl.col("max_rss_mib", "gpu_util", "gpu_mem_mib").max(), num_steps=pl.len().cast(pl.Int64)
-    )
+def _measure(jobs: pl.DataFrame, steps: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame, pl.Series | None]:
+    """What was measured of jobs, the owners of steps that are no job, and the jobs' step counts (null: no steps)."""
+    on = ["cluster", "key"] if jobs["cluster"].count() or steps["cluster"].count() else ["key"]
+    totals = gather_steps(steps)
+    # Of jobs that share an id only the first gets the steps: which of them they are of is not said.
+    whose = jobs.select(*on).with_row_index("owner")
+    if whose["key"].is_duplicated().any():
+        whose = whose.unique(on, keep="first", maintain_order=True)
+    measured = totals.join(whose, on=on, how="inner", nulls_equal=True)
+    orphans = totals.join(whose, on=on, how="anti", nulls_equal=True) if measured.height < totals.height else totals[:0]
+    counts = None
     if steps.height:
-        counts = jobs.select(owner).join(totals, on=owner, how="left", nulls_equal=True, maintain_order="left")
-        jobs = jobs.with_columns(pl.col("extra").struct.with_fields(num_steps=counts["num_steps"].fill_null(0)))
-    whose = jobs.filter(~pl.struct(owner).is_duplicated()).select(*JOB, "num_gpus")
-    usage = totals.join(whose, on=owner, how="inner", nulls_equal=True)
-    return _usage(usage), _rejects(orphans, pl.lit("step_without_job")), jobs
-
-
-def _usage(measured: pl.DataFrame) -> pl.DataFrame:
-    share = pl.col("gpu_util") / PERCENT / pl.col("num_gpus")
-    none = pl.lit(None, dtype=pl.Float64)
-    usage = measured.select(
-        *JOB,
-        gpu_utilization_mean=pl.when(pl.col("num_gpus") > 0).then(share),
-        gpu_utilization_p50=none,
-        gpu_utilization_p95=none,
-        gpu_mem_gib_max=pl.when(pl.col("num_gpus") > 0).then(pl.col("gpu_mem_mib") / MIB_PER_GIB),
-        cpu_utilization_mean=none,
-        mem_gib_max=pl.col("max_rss_mib") / MIB_PER_GIB,
-    )
-    something = pl.any_horizontal(pl.col(pl.Float64).is_not_null())
-    return usage.filter(something)
+        counts = pl.Series("num_steps", [0]).new_from_index(0, jobs.height)
+        counts = counts.scatter(measured["owner"], measured["num_steps"])
+    return measured, orphans.select("cluster", "key", "num_steps"), counts

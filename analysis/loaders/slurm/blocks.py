@@ -153,7 +153,7 @@ class Export:
         new = stream.read(self.block_bytes)
         if not new:
             return b""
-        return carried + new + stream.readline()
+        return b"".join((carried, new, stream.readline()))
 
     def _block(self, raw: bytes, first_line: int, *, is_last: bool) -> tuple[pl.DataFrame, bytes, int]:
         """The frame of a block, the bytes that belong to the next one, and the number of lines that are done."""
@@ -214,8 +214,10 @@ class Export:
             return pl.DataFrame(schema={LINE: pl.Int64(), **fields})
         text = lines.block
         if not lines.is_good.all():
-            places = zip(lines.starts[lines.is_good].tolist(), lines.ends[lines.is_good].tolist(), strict=True)
-            text = b"".join(text[start : end + 1] for start, end in places)
+            odd = np.flatnonzero(~lines.is_good)
+            begins = np.concatenate([[0], lines.ends[odd] + 1]).tolist()
+            stops = np.concatenate([lines.starts[odd], [len(text)]]).tolist()
+            text = b"".join(text[begin:stop] for begin, stop in zip(begins, stops, strict=True))
         read = {**fields, "_trailing": pl.String()} if self.has_trailing else fields
         frame = pl.read_csv(text, has_header=False, schema=read, separator=self._separator.decode(), quote_char=None)
         numbers = pl.Series(LINE, np.flatnonzero(lines.is_good) + lines.first_line, dtype=pl.Int64)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
@@ -12,12 +10,14 @@ import polars as pl
 from analysis import schema
 from analysis.loaders.finish import Finished, finish_jobs
 from analysis.loaders.slurm.assemble import JOB, Assembled, assemble
-from analysis.loaders.slurm.blocks import Export
+from analysis.loaders.slurm.gathered import Source
+from analysis.loaders.slurm.grammar import over_distinct
 from analysis.loaders.slurm.nodes import count_records, read_nodes
-from analysis.loaders.slurm.records import TIMES, Reading
+from analysis.loaders.slurm.records import TIMES
+from analysis.loaders.slurm.results import attempts_table, rejects_table, usage_table
 from analysis.trace import LoadReport, Trace, TraceMeta
 
-__all__ = ["Source", "conclude_trace"]
+__all__ = ["conclude_trace"]
 
 COVERAGE: Final = (
     "jobs in the states and the window that sacct was asked for; jobs that ended before it, were submitted after it, "
@@ -25,73 +25,11 @@ COVERAGE: Final = (
 )
 
 
-@dataclass
-class Source:
-    """What was read so far.
-
-    Attributes
-    ----------
-    name, zone : str, str or None
-        Of the trace; the zone that the user gave.
-    nodes, partitions : list of Path
-        Files with the cluster's nodes and partitions.
-    window : pair of datetime or None
-        What the user said that the export covers.
-    snapshot : datetime or None
-        When the user said that the export was made.
-    exports, readings : list
-        The exports, and what was noticed in each.
-    """
-
-    name: str
-    zone: str | None
-    nodes: list[Path]
-    partitions: list[Path]
-    window: tuple[datetime | None, datetime | None] = (None, None)
-    snapshot: datetime | None = None
-    exports: list[Export] = field(default_factory=list)
-    readings: list[Reading] = field(default_factory=list)
-    records: list[list[pl.DataFrame]] = field(default_factory=list)
-    steps: list[pl.DataFrame] = field(default_factory=list)
-
-    def start(self, export: Export, reading: Reading) -> None:
-        """Begin an export."""
-        self.exports.append(export)
-        self.readings.append(reading)
-        self.records.append([])
-
-    def add(self, *, records: pl.DataFrame, steps: pl.DataFrame) -> None:
-        """Take a block of the export that was begun last; an empty one if it has no lines."""
-        self.records[-1].append(records)
-        self.steps.append(steps)
-
-    def take(self) -> tuple[pl.DataFrame, pl.DataFrame]:
-        """All records and steps; they are let go here, for they may be large."""
-        tables = [pl.concat(blocks) for blocks in self.records]
-        steps = pl.concat(self.steps)
-        self.records, self.steps = [], []
-        return (_align(tables) if len(tables) > 1 else tables[0]), steps
-
-    def has(self, raw: str) -> bool:
-        """Whether an export has a field."""
-        return any(raw in export.layout.fields for export in self.exports)
-
-
-def _align(tables: list[pl.DataFrame]) -> pl.DataFrame:
-    """Records of exports with different fields: each gets the fields of all in ``extra``."""
-    dtypes: dict[str, pl.DataType] = {}
-    for table in tables:
-        dtypes |= dict(table["extra"].struct.schema)
-
-    def whole(table: pl.DataFrame) -> pl.Series:
-        have = table["extra"].struct.schema
-        parts = [
-            pl.col("extra").struct.field(name) if name in have else pl.lit(None, dtype=dtype).alias(name)
-            for name, dtype in dtypes.items()
-        ]
-        return table.select(pl.struct(parts).alias("extra")).to_series()
-
-    return pl.concat([table.with_columns(whole(table)) for table in tables])
+#: Columns of records that end here.
+GATHERED: Final = (
+    *("key", "allowed", "run_s", "suspended_s", "restarts", "hosts", "never", "ran"),
+    *("_problem", "_file", "_line"),
+)
 
 
 def conclude_trace(source: Source) -> Trace:
@@ -109,22 +47,21 @@ def conclude_trace(source: Source) -> Trace:
         return Trace(schema.empty_table("jobs"), meta=_replace(meta, report), tables={"nodes": nodes})
     done = assemble(*source.take())
     notes = _notes(source, done)
-    partial = _partial(source, done)
-    done.jobs = done.jobs.clear()
-    snapshot = _snapshot(source, partial, notes)
-    ids = partial.select(*JOB, "job_id")
-    finished = finish_jobs(partial.drop("key").lazy(), snapshot=snapshot, file=source.exports[0].name)
-    del partial
-    rejects = _texts(
-        pl.concat([*(export.rejects for export in source.exports), done.rejects, finished.rejects]), source
-    )
-    report = _report(source, done, finished, rejects=rejects, notes=notes)
+    job_ids = _job_ids(done.jobs)
     tables = {
         "nodes": nodes,
-        "attempts": _named(done.attempts, ids, "attempts"),
-        "usage": _named(done.usage, ids, "usage"),
-        "rejects": rejects,
+        "attempts": attempts_table(done.runs, job_ids),
+        "usage": usage_table(done.measured, job_ids, num_gpus=done.jobs["num_gpus"]),
+        "rejects": rejects_table(source.exports, done),
     }
+    partial = _partial(source, done.jobs.with_columns(job_ids.alias("job_id")))
+    # Of all that was gathered only counts are needed from here on, and it is large.
+    done.jobs, done.runs, done.measured = done.jobs.clear(), done.runs.clear(), done.measured.clear()
+    snapshot = _snapshot(source, partial, notes)
+    finished = finish_jobs(partial, snapshot=snapshot, file=source.exports[0].name)
+    del partial
+    tables["rejects"] = pl.concat([tables["rejects"], finished.rejects])
+    report = _report(source, done, finished, rejects=tables["rejects"], notes=notes)
     return Trace(finished.jobs, meta=_replace(_meta(source, finished.jobs), report), tables=tables)
 
 
@@ -132,26 +69,32 @@ def _replace(meta: dict[str, Any], report: LoadReport) -> TraceMeta:
     return TraceMeta(**meta, load_report=report)
 
 
-def _partial(source: Source, done: Assembled) -> pl.DataFrame:
+def _partial(source: Source, jobs: pl.DataFrame) -> pl.DataFrame:
     """Columns for ``finish_jobs``; a time that no export has is left out, so that nothing is read into it."""
     absent = [name for raw, name in TIMES.items() if not source.has(raw)]
     never = pl.col("never")
-    jobs = done.jobs.with_columns(_job_ids(done.jobs).alias("job_id"))
     if not any(reading.names_gpus for reading in source.readings):
         jobs = jobs.with_columns(num_gpus=pl.lit(None, dtype=pl.Float64))
+    # Sorted while it is small: the finished table then need not be copied.
+    jobs = schema.sort_jobs(jobs)
     start = source.window[0]
+    types = over_distinct(jobs["allowed"], x=pl.col("allowed").cast(pl.String).str.split(","))["x"]
+    extra = [pl.col("extra").struct.field(name).cast(pl.String) for name in jobs["extra"].struct.fields]
+    steps = [pl.col("num_steps")] if "num_steps" in jobs.columns else []
     return jobs.with_columns(
+        types.alias("allowed_gpu_types"),
+        extra=pl.struct(*extra, *steps),
         censoring=pl.when(never).then(pl.lit("never_started")).cast(schema.CENSORING),
         duration_s=pl.when(~never).then("run_s"),
         start_time=pl.when(~never).then("start_time"),
         gpu_type=pl.when(~never).then("gpu_type"),
         flag_carry_in=(pl.col("start_time") < start) if start else pl.lit(value=False),
-    ).drop("run_s", "suspended_s", "restarts", "hosts", "never", "ran", *absent)
+    ).drop(*GATHERED, *absent, "num_steps", strict=False)
 
 
 def _job_ids(jobs: pl.DataFrame) -> pl.Series:
     """The id that sacct shows; with the cluster before it if there are several, and, where users share it, more."""
-    several = jobs["cluster"].n_unique() > 1
+    several = jobs["cluster"].drop_nulls().n_unique() > 1
     name = pl.concat_str("cluster", "key", separator="/", ignore_nulls=True) if several else pl.col("key")
     table = jobs.select(*JOB, "submit_time", name=name)
     for more in (pl.col("submit_time").dt.to_string("%Y-%m-%dT%H:%M:%SZ"), pl.col("user")):
@@ -251,23 +194,3 @@ def _report(
         files=[*files, *beside["files"]],
         notes=[*notes, *(note for export in source.exports for note in export.notes), *finished.notes],
     )
-
-
-def _texts(rejects: pl.DataFrame, source: Source) -> pl.DataFrame:
-    """Rejects in order, with the text of lines that were set aside after reading."""
-    for export in source.exports:
-        blank = (pl.col("file") == export.name) & pl.col("raw").is_null()
-        texts = export.raw_text(rejects.filter(blank)["line"].drop_nulls().to_list())
-        if texts:
-            found = pl.col("line").replace_strict(texts, default=None, return_dtype=pl.String)
-            rejects = rejects.with_columns(raw=pl.when(blank).then(found).otherwise("raw"))
-    return rejects.sort("file", "line", "reason", nulls_last=True)
-
-
-def _named(table: pl.DataFrame, ids: pl.DataFrame, name: str) -> pl.DataFrame:
-    """A table beside the jobs with job ids, in the schema's columns and order of the ids."""
-    named = table.join(ids, on=JOB, how="inner", nulls_equal=True, maintain_order="left")
-    keys = schema.job_order(named["job_id"])
-    rank = named["attempt"] if "attempt" in named.columns else pl.Series([0] * named.height)
-    order = keys.with_columns(rank.alias("rank")).with_row_index("row").sort("number", "text", "rank")["row"]
-    return named.select(pl.col(column).cast(dtype) for column, dtype in schema.TABLES[name].items())[order]

@@ -103,15 +103,15 @@ DURATION: Final = (
 )
 
 
-def over_distinct(values: pl.Series, *columns: pl.Expr) -> pl.DataFrame:
+def over_distinct(values: pl.Series, **columns: pl.Expr) -> pl.DataFrame:
     """Evaluate expressions once per distinct value: logs repeat few values over millions of rows.
 
     Parameters
     ----------
     values : Series
         The column, called as the expressions call it.
-    *columns : Expr
-        Elementwise expressions over that column, each with its own name.
+    **columns : Expr
+        Elementwise expressions over that column.
 
     Returns
     -------
@@ -119,7 +119,7 @@ def over_distinct(values: pl.Series, *columns: pl.Expr) -> pl.DataFrame:
         One column per expression.
     """
     distinct = values.unique().to_frame()
-    known = distinct.select(pl.col(values.name).alias("_key"), *columns)
+    known = distinct.select(pl.col(values.name).alias("_key"), **columns)
     keys = values.alias("_key").to_frame()
     return keys.join(known, on="_key", how="left", nulls_equal=True, maintain_order="left").drop("_key")
 

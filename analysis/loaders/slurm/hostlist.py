@@ -113,7 +113,7 @@ def _numbers(inside: str, whole: str) -> list[str]:
 
 
 def expand_column(texts: pl.Series) -> pl.Series:
-    """Expand a column of host lists; null where there are none or the text is no host list."""
+    """Expand a column of host lists (text or categories), as "nodes"; null where there are none or it is no list."""
     distinct = texts.unique()
     lists = [_or_none(text) for text in distinct.to_list()]
     table = pl.DataFrame({"text": distinct, "nodes": pl.Series(lists, dtype=pl.List(pl.String))})

@@ -20,7 +20,8 @@ latest time of the log, or the option ``snapshot``). ``Unknown``, ``None`` and `
 limit; Partition_Limit is the partition's if it is known (``partition_limits``).
 
 Columns left behind: none; what has no place in the tables goes into ``extra`` under its name (JobID, JobIDRaw,
-ExitCode, QOS …), with ``partitions`` (all that a job may use; ``vc`` is the first), ``gpu_types``, ``num_steps``.
+ExitCode, QOS …), with ``Partition`` (all that a job may use; ``vc`` is the first), ``gpu_types`` (all that it has) and
+``num_steps``.
 """
 
 from __future__ import annotations
@@ -38,7 +39,8 @@ from analysis.errors import BadFileError, UsageError
 from analysis.loaders.files import check_file, list_files
 from analysis.loaders.registry import loader
 from analysis.loaders.slurm.blocks import LINE, UNDECODABLE, Export
-from analysis.loaders.slurm.conclude import Source, conclude_trace
+from analysis.loaders.slurm.conclude import conclude_trace
+from analysis.loaders.slurm.gathered import Source
 from analysis.loaders.slurm.grammar import duration_s
 from analysis.loaders.slurm.layout import HOW, certainty, parse_fields, read_layout
 from analysis.loaders.slurm.nodes import is_partitions, is_scontrol_nodes, is_sinfo, read_partition_limits
@@ -174,8 +176,8 @@ def _read_export(export: Export, reading: Reading, source: Source) -> None:
             continue
         of_step = is_step(frame)
         source.add(
-            records=read_records(frame.filter(~of_step), reading, file=export.name),
-            steps=read_steps(frame.filter(of_step)).with_columns(_file=pl.lit(export.name)),
+            records=read_records(frame.filter(~of_step), reading, file=len(source.exports) - 1),
+            steps=read_steps(frame.filter(of_step)),
         )
 
 

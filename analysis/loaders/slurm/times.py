@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import Final
 
 import polars as pl
 
+from analysis import schema
 from analysis.errors import BadFileError
 from analysis.loaders.zones import ZoneNotes, to_utc
 
@@ -20,7 +22,8 @@ AWARE_FORMATS: Final = ("%Y-%m-%dT%H:%M:%S%#z", "%Y-%m-%d %H:%M:%S%#z", "%Y-%m-%
 RELATIVE: Final = re.compile(
     r"^(Ystday|Yesterday|Tomorr|Tomorrow|Today|Mon|Tue|Wed|Thu|Fri|Sat|Sun|\d{1,2} [A-Z][a-z]{2})\b|^\d\d:\d\d(:\d\d)?$"
 )
-ZERO_YEAR: Final = 1970
+#: Slurm's zero in whatever zone: a time before this did not happen.
+AFTER_ZERO: Final = datetime(1970, 1, 2)  # noqa: DTZ001 - compared with naive times
 #: A clock change in autumn makes an instant ambiguous by so much; ``<name>_shift`` holds it.
 SHIFT: Final = "_shift"
 
@@ -71,36 +74,47 @@ class TimeReader:
         BadFileError
             Of kind ``relative_times``, if the export was made with ``SLURM_TIME_FORMAT=relative``.
         """
-        bare = text.str.strip_chars()
-        is_missing = bare.is_null() | bare.is_in(list(MISSING))
-        seconds = bare.cast(pl.Int64, strict=False).set(is_missing, None)
-        instants = to_utc(seconds, zone="UTC")
-        naive = self._naive(bare, open_=~is_missing & seconds.is_null())
-        # Slurm's zero in whatever zone: it did not happen.
-        is_zero = (naive.dt.year() <= ZERO_YEAR).fill_null(value=False)
-        naive, is_missing = naive.set(is_zero, None), is_missing | is_zero
-        open_ = ~is_missing & seconds.is_null() & naive.is_null()
-        if open_.any():
-            instants = instants.zip_with(~open_, self._aware(bare, open_=open_))
-            hashed = (bare.str.contains("^#+$") & open_).fill_null(value=False)
-            self.num_hashed += int(hashed.sum())
-            open_ &= instants.is_null() & ~hashed
-            self._refuse_relative(bare.filter(open_))
+        naive = self._usual(text)
+        rest = (naive.is_null() & text.is_not_null()).arg_true()
+        instants = pl.Series([None], dtype=schema.TIME).new_from_index(0, len(text))
+        is_bad = pl.Series([False]).new_from_index(0, len(text))
+        if len(rest):
+            # Few rows, unless the export has another form throughout.
+            other_naive, other_instants, other_bad = self._unusual(text.gather(rest))
+            naive, instants = naive.scatter(rest, other_naive), instants.scatter(rest, other_instants)
+            is_bad = is_bad.scatter(rest, other_bad)
+        is_zero = (naive < AFTER_ZERO).fill_null(value=False)
+        naive = naive.set(is_zero, None) if is_zero.any() else naive
         self.num_naive += len(naive) - naive.null_count()
         self.num_instants += len(instants) - instants.null_count()
         known, shift = self._in_zone(naive)
-        whole = instants.zip_with(instants.is_not_null(), known)
-        return whole, shift, open_
+        return (instants.zip_with(instants.is_not_null(), known) if len(rest) else known), shift, is_bad
 
-    def _naive(self, bare: pl.Series, *, open_: pl.Series) -> pl.Series:
-        if not open_.any():
-            return pl.Series([None] * len(bare), dtype=pl.Datetime("us"))
-        formats = (self.time_format,) if self.time_format and "%z" not in self.time_format else NAIVE_FORMATS
-        return _parsed(bare, formats, open_)
+    def _usual(self, text: pl.Series) -> pl.Series:
+        form = NAIVE_FORMATS[0] if self.time_format is None else self.time_format
+        if "%z" in form:
+            return pl.Series([None], dtype=pl.Datetime("us")).new_from_index(0, len(text))
+        return text.str.to_datetime(form, time_unit="us", strict=False)
 
-    def _aware(self, bare: pl.Series, *, open_: pl.Series) -> pl.Series:
-        formats = (self.time_format,) if self.time_format and "%z" in self.time_format else AWARE_FORMATS
-        return _parsed(bare, formats, open_)
+    def _unusual(self, text: pl.Series) -> tuple[pl.Series, pl.Series, pl.Series]:
+        """Naive times, instants, and whether it is no time, of texts that have not the usual form."""
+        bare = text.str.strip_chars()
+        is_missing = bare.is_in(list(MISSING))
+        seconds = bare.cast(pl.Int64, strict=False).set(is_missing, None)
+        instants = to_utc(seconds, zone="UTC")
+        open_ = ~is_missing & seconds.is_null()
+        own = (self.time_format,) if self.time_format else ()
+        has_zone = "%z" in "".join(own)
+        naive = _parsed(bare, NAIVE_FORMATS if has_zone or not own else own, open_)
+        open_ &= naive.is_null()
+        if open_.any():
+            aware = _parsed(bare, own if has_zone else AWARE_FORMATS, open_)
+            instants = instants.zip_with(~open_, aware.dt.replace_time_zone("UTC"))
+            hashed = bare.str.contains("^#+$") & open_
+            self.num_hashed += int(hashed.sum())
+            open_ &= instants.is_null() & ~hashed
+            self._refuse_relative(bare.filter(open_))
+        return naive, instants, open_
 
     def _refuse_relative(self, rest: pl.Series) -> None:
         sample = next((value for value in rest.head(20).to_list() if RELATIVE.match(value)), None)
@@ -124,15 +138,17 @@ class TimeReader:
 
 
 def _parsed(bare: pl.Series, formats: tuple[str, ...], open_: pl.Series) -> pl.Series:
-    """The first format that fits each open text."""
-    found = pl.Series([None] * len(bare), dtype=pl.Datetime("us"))
+    """The first format that fits each open text, as naive datetimes (of texts with an offset: in UTC)."""
+    found = pl.Series([None], dtype=pl.Datetime("us")).new_from_index(0, len(bare))
     for form in formats:
         rest = open_ & found.is_null()
         if not rest.any():
             break
         parsed = bare.str.to_datetime(form, time_unit="us", strict=False)
-        found = parsed if found.null_count() == len(found) else found.zip_with(~rest, parsed)
-    return found.set(~open_, None)
+        if isinstance(parsed.dtype, pl.Datetime) and parsed.dtype.time_zone is not None:
+            parsed = parsed.dt.convert_time_zone("UTC").dt.replace_time_zone(None)
+        found = found.zip_with(~rest, parsed)
+    return found
 
 
 def settle_autumn(records: pl.DataFrame) -> tuple[pl.DataFrame, int]:

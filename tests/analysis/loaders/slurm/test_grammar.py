@@ -124,5 +124,5 @@ def test_every_state_is_one_of_ours():
 
 def test_over_distinct_keeps_length_order_and_nulls():
     values = pl.Series("x", ["b", None, "a", "b"])
-    got = grammar.over_distinct(values, pl.col("x").str.to_uppercase().alias("up"), pl.col("x").is_null().alias("no"))
+    got = grammar.over_distinct(values, up=pl.col("x").str.to_uppercase(), no=pl.col("x").is_null())
     assert got.rows() == [("B", False), (None, True), ("A", False), ("B", False)]
