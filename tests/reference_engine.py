@@ -1,0 +1,306 @@
+"""A second replay engine in plain Python: slow, short, and written from the rules alone.
+
+It shares no code with ``analysis.replay`` and none of its cleverness: devices are lists of free milli-GPUs, queues are
+lists, every placement looks at every node. Tests hold the compiled engine against it, job by job.
+"""
+
+from __future__ import annotations
+
+import bisect
+import heapq
+import operator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from tests.reference_placement import GPU, Ask, Grant, Job, Node, Rooms, Site
+
+__all__ = ["ORDERS", "Job", "Node", "Outcome", "Run", "reference_replay"]
+
+
+class Run(NamedTuple):
+    start: int
+    end: int
+    nodes: tuple[str, ...]
+    gpu_type: str | None
+
+
+class Outcome(NamedTuple):
+    runs: dict[str, Run]
+    rejected: dict[str, str]
+    peak: int  # most jobs waiting after a scheduling pass
+
+
+def in_order(ids: Sequence[str]) -> list[tuple[int, str]]:
+    """Sort keys of ids: as integers if all are, else as text."""
+    numeric = all(i.removeprefix("-").isdecimal() and i.isascii() and len(i) <= 18 for i in ids)
+    return [(int(i) if numeric else 0, i) for i in ids]
+
+
+#: Trait and key by policy: what a job's place in the order depends on, given its predicted run time.
+ORDERS: dict[str, tuple[str, Callable[[Job, int], int]]] = {
+    "fifo": ("strict", lambda _job, _run: 0),
+    "sjf": ("strict", lambda _job, run: run),
+    "qssf": ("strict", lambda job, run: run * job.milli),
+    "fifo_skip": ("skip", lambda _job, _run: 0),
+    "sjf_skip": ("skip", lambda _job, run: run),
+    "qssf_skip": ("skip", lambda job, run: run * job.milli),
+    "sjf_fastest": ("fastest", lambda _job, run: run),
+    "qssf_fastest": ("fastest", lambda job, run: run * job.milli),
+    "easy": ("easy", lambda _job, _run: 0),
+}
+
+
+@dataclass
+class Engine:
+    jobs: list[Job]  # by (submission, id): a job's number is its place here
+    nodes: list[Node]  # by id
+    policy: str
+    speeds: Mapping[str, float]  # a type that is not here runs at 1.0
+    same_type: Callable[[str, str], bool] = operator.eq
+    one_by_one: bool = False  # skip policies: look at every waiting job, even where an equal one did not fit
+    peak: int = 0
+    runs: dict[str, Run] = field(default_factory=dict)
+    rejected: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.trait, self.key = ORDERS[self.policy]
+        self.rooms: Rooms = [[GPU] * node.num_gpus for node in self.nodes]
+        has_vcs = any(node.vc is not None for node in self.nodes)
+        by_vc: dict[str | None, list[int]] = {}
+        for n, node in enumerate(self.nodes):
+            if node.num_gpus > 0:
+                by_vc.setdefault(node.vc if has_vcs else None, []).append(n)
+        self.sites = {vc: Site(numbers, self.nodes) for vc, numbers in by_vc.items()}
+        self.queues: dict[str | None, list[tuple[int, int]]] = {vc: [] for vc in self.sites}  # sorted: (key, job)
+        self.lines: dict[str | None, dict[object, list[tuple[int, int]]]] = {vc: {} for vc in self.sites}
+        self.site_of = [self.sites.get(job.vc if has_vcs else None) for job in self.jobs]
+        self.vc_of = [job.vc if has_vcs else None for job in self.jobs]
+        self.asks = [self.judge(j) for j in range(len(self.jobs))]
+        self.ends: list[tuple[int, int]] = []
+        self.running: dict[str | None, dict[int, tuple[int, Grant]]] = {vc: {} for vc in self.sites}
+
+    def judge(self, j: int) -> Ask | None:
+        """What a job asks for; None if it takes no part, and then why."""
+        job, site = self.jobs[j], self.site_of[j]
+        if job.milli == 0:  # no GPU job
+            return None
+        reason = "unknown_gpus" if job.milli is None else "unknown_duration" if job.duration is None else None
+        if all(node.gpu_type is None for node in self.nodes):  # hardware that nobody described cannot be chosen
+            job = job._replace(allowed=())
+        ask = None if reason or site is None else site.ask(job, self.rooms, self.same_type)
+        if ask is None:
+            self.rejected[job.job_id] = reason or "exceeds_capacity"
+        return ask
+
+    def run_time(self, base: int, logged: str | None, gpu_type: str | None) -> int:
+        """Microseconds on a type of what takes ``base`` on the type in the log."""
+        if gpu_type is None:
+            return base
+        return round(base * (self.speeds.get(logged, 1.0) / self.speeds.get(gpu_type, 1.0)))
+
+    def predicted_on(self, j: int, gpu_type: str | None) -> int:
+        return self.run_time(self.jobs[j].predicted, self.jobs[j].logged, gpu_type)
+
+    # --- the loop ---
+
+    def replay(self) -> Outcome:
+        coming = [j for j, ask in enumerate(self.asks) if ask is not None][::-1]
+        waiting = 0
+        while coming or self.ends:
+            now = min(([self.ends[0][0]] if self.ends else []) + ([self.jobs[coming[-1]].submit] if coming else []))
+            touched = self.end_all(now)
+            while coming and self.jobs[coming[-1]].submit == now:
+                touched.add(self.arrive(coming.pop()))
+                waiting += 1
+            while touched:  # jobs of length 0 end at once, and what they held is free again at the same instant
+                waiting -= sum(self.schedule(vc, now) for vc in touched)
+                self.peak = max(self.peak, waiting)
+                touched = self.end_all(now)
+        return Outcome(self.runs, self.rejected, self.peak)
+
+    def end_all(self, now: int) -> set[str | None]:
+        touched = set()
+        while self.ends and self.ends[0][0] == now:
+            _, j = heapq.heappop(self.ends)
+            vc = self.vc_of[j]
+            _, grant = self.running[vc].pop(j)
+            self.take(vc, grant, sign=-1)
+            touched.add(vc)
+        return touched
+
+    def arrive(self, j: int) -> str | None:
+        vc, place = self.vc_of[j], (self.key(self.jobs[j], self.jobs[j].predicted), j)
+        if self.trait == "skip":
+            line = j if self.one_by_one else self.asks[j]
+            bisect.insort(self.lines[vc].setdefault(line, []), place)
+        else:
+            bisect.insort(self.queues[vc], place)
+        return vc
+
+    def take(self, vc: str | None, grant: Grant, *, sign: int = 1) -> None:
+        for n, d, milli in grant:
+            self.rooms[n][d] -= sign * milli
+            self.sites[vc].free_milli -= sign * milli
+            assert 0 <= self.rooms[n][d] <= GPU
+
+    def find(self, j: int, types: Sequence[str | None] | None = None) -> Grant | None:
+        """Where a job would go now."""
+        site, ask = self.site_of[j], self.asks[j]
+        if ask.whole * GPU + ask.pieces * ask.milli > site.free_milli:
+            return None
+        return site.place(self.rooms, ask, types)
+
+    def start(self, j: int, grant: Grant, now: int) -> None:
+        job, vc = self.jobs[j], self.vc_of[j]
+        self.take(vc, grant)
+        gpu_type = self.nodes[grant[0][0]].gpu_type
+        end = now + self.run_time(job.duration, job.logged, gpu_type)
+        heapq.heappush(self.ends, (end, j))
+        self.running[vc][j] = (now + self.predicted_on(j, gpu_type), grant)
+        names = tuple(self.nodes[n].node_id for n in sorted({n for n, _, _ in grant}))
+        assert job.job_id not in self.runs
+        self.runs[job.job_id] = Run(now, end, names, gpu_type)
+
+    def schedule(self, vc: str | None, now: int) -> int:
+        """One scheduling pass over a VC; how many jobs it started."""
+        passes = {"strict": self.strict, "skip": self.skip, "fastest": self.fastest, "easy": self.easy}
+        return passes[self.trait](vc, now)
+
+    def strict(self, vc: str | None, now: int) -> int:
+        queue, started = self.queues[vc], 0
+        for _, j in queue:
+            grant = self.find(j)
+            if grant is None:
+                break
+            self.start(j, grant, now)
+            started += 1
+        del queue[:started]
+        return started
+
+    def skip(self, vc: str | None, now: int) -> int:
+        """Go down the order; once a job does not fit, no job that asks for the same fits later in the pass."""
+        lines, started = self.lines[vc], 0
+        heads = [(line[0], ask) for ask, line in lines.items()]
+        heads.sort(key=lambda head: head[0])
+        while heads:
+            (_, j), ask = heads.pop(0)
+            grant = self.find(j)
+            if grant is None:
+                continue
+            self.start(j, grant, now)
+            started += 1
+            del lines[ask][0]
+            if lines[ask]:
+                bisect.insort(heads, (lines[ask][0], ask), key=lambda head: head[0])
+            else:
+                del lines[ask]
+        return started
+
+    def fastest(self, vc: str | None, now: int) -> int:
+        """Start the best of all (job, type) pairs that fit, again and again."""
+        queue, started = self.queues[vc], 0
+        while True:
+            pairs = ((pair, grant) for pair in self.pairs(queue) if (grant := self.find(pair[2], [pair[4]])))
+            best = min(pairs, key=lambda found: found[0][:4], default=None)
+            if best is None:
+                return started
+            (_, _, j, _, _), grant = best
+            self.start(j, grant, now)
+            queue[:] = [place for place in queue if place[1] != j]
+            started += 1
+
+    def pairs(self, queue: list[tuple[int, int]]) -> Iterator[tuple[int, int, int, int, str | None]]:
+        """(key on the type, run time on the type, job, place of the type, type) of all waiting jobs."""
+        for _, j in queue:
+            for i, gpu_type in enumerate(self.asks[j].types):
+                run = self.predicted_on(j, gpu_type)
+                yield self.key(self.jobs[j], run), run, j, i, gpu_type
+
+    # --- EASY backfill ---
+
+    def easy(self, vc: str | None, now: int) -> int:
+        started = self.strict(vc, now)
+        queue = self.queues[vc]
+        if not queue:
+            return started
+        shadow, later, reserved = self.reserve(queue[0][1], now)
+        kept = queue[:1]
+        for place in queue[1:]:
+            if self.backfill(place[1], now, shadow, later, reserved):
+                started += 1
+            else:
+                kept.append(place)
+        queue[:] = kept
+        return started
+
+    def reserve(self, head: int, now: int) -> tuple[int, Rooms, Grant]:
+        """The shadow time, what is free then without the head, and what the head takes of it."""
+        vc = self.vc_of[head]
+        ends = [(end if end > now else now + 1, grant) for end, grant in self.running[vc].values()]
+        later = [list(devices) for devices in self.rooms]
+        for instant in sorted({end for end, _ in ends}):
+            for n, d, milli in (item for end, grant in ends if end == instant for item in grant):
+                later[n][d] += milli
+            reserved = self.site_of[head].place(later, self.asks[head])
+            if reserved is not None:
+                return instant, later, reserved
+        never = "the head would not fit even if all jobs had ended"
+        raise AssertionError(never)
+
+    def backfill(self, j: int, now: int, shadow: int, later: Rooms, reserved: Grant) -> bool:
+        """Start a job that leaves the head alone, if it fits now."""
+        grant = self.find(j)
+        if grant is None:
+            return False
+        if now + self.predicted_on(j, self.nodes[grant[0][0]].gpu_type) > shadow:
+            grant = self.site_of[j].place(beside(self.rooms, later, reserved), self.asks[j])
+            if grant is None:
+                return False
+            if now + self.predicted_on(j, self.nodes[grant[0][0]].gpu_type) > shadow:
+                for n, d, milli in grant:
+                    later[n][d] -= milli
+        self.start(j, grant, now)
+        return True
+
+
+def beside(rooms: Rooms, later: Rooms, reserved: Grant) -> Rooms:
+    """What a job may take now that will still run when the head wants to start.
+
+    Of a node with f GPUs free then, r of them reserved, at most f - r: hidden are r of those devices, the busiest now
+    first. A fraction is reserved on its own device.
+    """
+    seen = [list(devices) for devices in rooms]
+    parts = {(n, d): later[n][d] - milli for n, d, milli in reserved if milli < GPU}
+    for (n, d), room in parts.items():
+        seen[n][d] = min(seen[n][d], room)
+    for n, count in Counter(n for n, _, milli in reserved if milli == GPU).items():
+        free_then = [d for d, room in enumerate(later[n]) if room == GPU and (n, d) not in parts]
+        for d in sorted(free_then, key=lambda d: rooms[n][d])[:count]:
+            seen[n][d] = 0
+    return seen
+
+
+def reference_replay(
+    jobs: Iterable[Job],
+    nodes: Iterable[Node],
+    *,
+    policy: str,
+    speeds: Mapping[str, float] | None = None,
+    same_type: Callable[[str, str], bool] = operator.eq,
+    one_by_one: bool = False,
+) -> Outcome:
+    """Replay jobs, given in any order, on nodes, given in any order."""
+    jobs, nodes = list(jobs), list(nodes)
+    ranked = sorted(zip(jobs, in_order([j.job_id for j in jobs]), strict=True), key=lambda r: (r[0].submit, r[1]))
+    placed = sorted(zip(nodes, in_order([n.node_id for n in nodes]), strict=True), key=lambda r: r[1])
+    engine = Engine(
+        [job for job, _ in ranked],
+        [node for node, _ in placed],
+        policy,
+        speeds or {},
+        same_type,
+        one_by_one,
+    )
+    return engine.replay()

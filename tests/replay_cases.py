@@ -1,0 +1,197 @@
+"""Small replays drawn by hypothesis, and what both engines say about them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any, NamedTuple
+
+import polars as pl
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+
+from analysis import replay as replaying
+from analysis.replay.speeds import is_same_type
+from tests.jobs import make_jobs
+from tests.reference_engine import Job, Node, Outcome, Run, reference_replay
+
+START = datetime(2024, 3, 1, tzinfo=UTC)
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+#: The same examples on every machine; more of them by HINDCAST_EXAMPLES, random ones by HINDCAST_RANDOM.
+NUM_EXAMPLES = int(os.environ.get("HINDCAST_EXAMPLES", "60"))
+small = settings(
+    max_examples=NUM_EXAMPLES,
+    derandomize="HINDCAST_RANDOM" not in os.environ,
+    deadline=None,
+    database=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+
+
+class Case(NamedTuple):
+    jobs: pl.DataFrame
+    cluster: replaying.Cluster
+
+
+# --- scenarios -------------------------------------------------------------------------------------------------------
+
+#: Two measured types, one with a variant's name, one that nobody measured, and hardware not described.
+TYPES = ("V100", "K80", "V100M32", "G2", None)
+#: Ratios that are not exact, and one that is.
+SPEED = {"V100": 1.0, "K80": 0.297, "G2": 3.0}
+DURATIONS = st.sampled_from([0, 0, 1, 1, 2, 3, 5, 7, 10, 0.1, 0.3, 2.5, 1e-6, 7200])
+
+
+def job_rows(*, gpus: st.SearchStrategy[Any], tasks: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]:
+    """One job, with the seconds from the start under ``at``."""
+    seconds = st.sampled_from([0, 0, 0, 1, 1, 2, 3, 4, 6, 9, 13, 20, 0.3])
+    return st.fixed_dictionaries(
+        {
+            "at": seconds,
+            "num_gpus": gpus,
+            "duration_s": DURATIONS,
+            "predicted_duration_s": DURATIONS,
+            "num_tasks": tasks,
+            "vc": st.sampled_from(["a", "b", "a", "b", "c", None]),
+            "gpu_type": st.sampled_from(TYPES),
+            "allowed_gpu_types": st.sampled_from([None, None, None, [], ["V100"], ["K80", "G2"], ["v100-m32"], ["T4"]]),
+            "is_single_node": st.sampled_from([None, None, None, True, False]),
+        }
+    )
+
+
+@st.composite
+def cases(
+    draw: st.DrawFn, *, has_fractions: bool = False, min_jobs: int = 1, max_jobs: int = 12, max_nodes: int = 6
+) -> Case:
+    """Few jobs on few nodes: equal times, zero lengths, VCs, mixed hardware, gangs, wrong predictions."""
+    if has_fractions:
+        gpus = st.sampled_from([0.25, 0.5, 0.5, 0.6, 0.4, 0.1, 1, 1, 2, 3, 1.5, 2.5, 6])
+        tasks = st.sampled_from([None, None, 1, 2])
+    else:
+        gpus, tasks = st.sampled_from([1, 1, 1, 2, 2, 3, 4, 4, 5, 6, 8, 9, 12, 16]), st.just(None)
+    types = draw(st.lists(st.sampled_from(TYPES), min_size=1, max_size=3, unique=True))
+    sizes = st.sampled_from([1, 2, 3, 4] if has_fractions else [1, 2, 4, 4, 8])
+    node = st.tuples(sizes, st.sampled_from(types), st.sampled_from(["a", "b"]))
+    nodes = draw(st.lists(node, min_size=1, max_size=max_nodes))
+    has_vcs = draw(st.booleans())
+    texts = draw(st.booleans())
+    rows = draw(st.lists(job_rows(gpus=gpus, tasks=tasks), min_size=min_jobs, max_size=max_jobs))
+    order = draw(st.permutations(range(len(rows))))
+    named = [
+        {"job_id": f"j{i}" if texts else str(i), "submit_time": START + timedelta(seconds=row.pop("at"))} | row
+        for i, row in zip(order, rows, strict=True)
+    ]
+    return Case(jobs=jobs_table(named), cluster=cluster_of(nodes, has_vcs=has_vcs))
+
+
+def jobs_table(rows: list[dict[str, Any]]) -> pl.DataFrame:
+    """A jobs table with a column of predictions."""
+    predicted = {row["job_id"]: row.pop("predicted_duration_s", None) for row in rows}
+    jobs = make_jobs(rows)
+    guesses = pl.Series([predicted[job_id] for job_id in jobs["job_id"]], dtype=pl.Float64, strict=False)
+    return jobs.with_columns(predicted_duration_s=guesses)
+
+
+def cluster_of(
+    nodes: list[tuple[int, str | None, str]], *, has_vcs: bool = False, speed: Mapping[str, float] = SPEED
+) -> replaying.Cluster:
+    """Nodes n0, n1 … of (GPUs, type, VC)."""
+    table = {
+        "node_id": [f"n{i}" for i in range(len(nodes))],
+        "num_gpus": [size for size, _, _ in nodes],
+        "gpu_type": pl.Series([gpu_type for _, gpu_type, _ in nodes], dtype=pl.String),
+        "vc": pl.Series([vc if has_vcs else None for _, _, vc in nodes], dtype=pl.String),
+    }
+    return replaying.Cluster(pl.DataFrame(table), speed=speed)
+
+
+# --- both engines ----------------------------------------------------------------------------------------------------
+
+
+def to_us(seconds: float | None) -> int | None:
+    return None if seconds is None else round(seconds * 1e6)
+
+
+def reference_jobs(jobs: pl.DataFrame, predicted: str | None) -> list[Job]:
+    """The rows of a jobs table as the reference engine takes them."""
+    submit = jobs["submit_time"].dt.epoch("us").to_list()
+    guess = jobs[predicted or "duration_s"].to_list()
+    return [
+        Job(
+            job_id=row["job_id"],
+            submit=at,
+            duration=to_us(row["duration_s"]),
+            predicted=to_us(seconds),
+            milli=None if row["num_gpus"] is None else round(row["num_gpus"] * 1000),
+            tasks=row["num_tasks"],
+            vc=row["vc"],
+            allowed=tuple(row["allowed_gpu_types"] or ()),
+            logged=row["gpu_type"],
+            single_node=row["is_single_node"],
+        )
+        for row, at, seconds in zip(jobs.iter_rows(named=True), submit, guess, strict=True)
+    ]
+
+
+def reference_of(case: Case, *, policy: str, predicted: str | None = None, one_by_one: bool = False) -> Outcome:
+    """What the reference engine says."""
+    nodes = [
+        Node(row["node_id"], row["num_gpus"], row["gpu_type"], row["vc"])
+        for row in case.cluster.nodes.iter_rows(named=True)
+    ]
+    jobs = reference_jobs(case.jobs, predicted)
+    names = {name for name in [*(node.gpu_type for node in nodes), *(job.logged for job in jobs)] if name is not None}
+    speeds = {name: speed for name in names if (speed := case.cluster.speed_of(name)) is not None}
+    return reference_replay(jobs, nodes, policy=policy, speeds=speeds, same_type=is_same_type, one_by_one=one_by_one)
+
+
+def engine_of(case: Case, *, policy: str, predicted: str | None = None) -> Outcome:
+    """What the compiled engine says, in the same words."""
+    result = replaying.replay(case.jobs, cluster=case.cluster, policy=policy, predicted=predicted)
+    return outcome(result)
+
+
+def outcome(result: replaying.ReplayResult) -> Outcome:
+    rows = result.schedule.with_columns(
+        start=pl.col("start_time").dt.epoch("us"), end=pl.col("end_time").dt.epoch("us")
+    ).rows(named=True)
+    runs = {
+        row["job_id"]: Run(row["start"], row["end"], tuple(row["nodes"]), row["gpu_type"])
+        for row in rows
+        if row["state"] == "finished"
+    }
+    rejected = {row["job_id"]: row["reason"] for row in rows if row["state"] == "rejected"}
+    assert len(runs) + len(rejected) == len(rows)
+    return Outcome(runs, rejected, result.counts["max_queue_length"])
+
+
+def seconds_of(runs: Outcome) -> dict[str, tuple[float, float]]:
+    """Start and end of every job in seconds from START."""
+    zero = round((START - EPOCH).total_seconds()) * 1_000_000
+    return {name: ((run.start - zero) / 1e6, (run.end - zero) / 1e6) for name, run in runs.runs.items()}
+
+
+def told(case: Case) -> str:
+    """The case in few words, to be drawn again by hand."""
+    named = ["job_id", "submit_time", "num_gpus", "duration_s", "predicted_duration_s", "num_tasks", "vc", "gpu_type"]
+    jobs = case.jobs.select(*named, "allowed_gpu_types", "is_single_node").with_columns(
+        submit_time=(pl.col("submit_time") - START).dt.total_microseconds() / 1e6
+    )
+    nodes = case.cluster.nodes.select("node_id", "num_gpus", "gpu_type", "vc")
+    return "\n".join(map(str, [*jobs.rows(named=True), *nodes.rows(named=True), dict(case.cluster.speed)]))
+
+
+def assert_agreement(case: Case, *, policy: str, predicted: str | None = None) -> None:
+    """Both engines say the same of every job: start, end, nodes, type, or why it was rejected."""
+    engine = engine_of(case, policy=policy, predicted=predicted)
+    reference = reference_of(case, policy=policy, predicted=predicted)
+    differing = {
+        job_id: (engine.runs.get(job_id), reference.runs.get(job_id))
+        for job_id in case.jobs["job_id"]
+        if engine.runs.get(job_id) != reference.runs.get(job_id)
+    }
+    assert not differing, f"{policy}, {predicted}: (engine, reference) {differing}\n{told(case)}"
+    assert engine.rejected == reference.rejected, told(case)
+    assert engine.peak == reference.peak, told(case)
