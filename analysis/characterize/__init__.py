@@ -12,6 +12,7 @@ from analysis.characterize.outcomes import status_shares
 from analysis.characterize.queueing import queueing_delay_cdf, queueing_delay_quantiles
 from analysis.characterize.registry import CHARACTERIZATIONS, Characterization, characterization, characterize
 from analysis.characterize.running import gpu_intervals, running_gpus, running_gpus_summary
+from analysis.characterize.sharing import sharing_pairs
 from analysis.characterize.summary import summary
 from analysis.characterize.tenants import top_tenants, top_users, top_vcs
 
@@ -33,6 +34,7 @@ __all__ = [
     "queueing_delay_quantiles",
     "running_gpus",
     "running_gpus_summary",
+    "sharing_pairs",
     "status_shares",
     "summary",
     "top_tenants",
