@@ -23,6 +23,9 @@ Assumptions:
 * Machine metrics are repeated for each worker on the machine: equal (machine, start, end) count once. ``usage_series``
   has them at the interval's start, with ``interval_s``, its length.
 
+At level "instance" ``extra`` names the machine and, with sensors, the device: `analysis.loaders.pai_sharing` tells who
+shared a GPU.
+
 Columns left behind: inst_name, avg_mem, avg_gpu_wrk_mem, read/write counters of the sensors.
 """
 
@@ -42,16 +45,8 @@ from analysis.loaders.cells import integer, number, read_cells, text
 from analysis.loaders.finish import finish_trace
 from analysis.loaders.jobless import finish_without_jobs
 from analysis.loaders.many_files import group_files
-from analysis.loaders.pai_jobs import (
-    Parts,
-    job_rows,
-    read_instances,
-    read_jobs,
-    read_tags,
-    read_tasks,
-    task_rows,
-    worker_rows,
-)
+from analysis.loaders.pai_jobs import job_rows, task_rows, worker_rows
+from analysis.loaders.pai_read import Parts, read_instances, read_jobs, read_tags, read_tasks
 from analysis.loaders.pai_tables import TABLES, is_header_file, open_table, role_of
 from analysis.loaders.pai_usage import machine_series, sensor_usage
 from analysis.loaders.registry import loader
@@ -142,13 +137,14 @@ def read_pai(
         return finish_without_jobs(meta=meta, raws=machines.raws, tables=tables, notes=machines.notes)
     parts = _parts(files, level)
     makers = {"job": job_rows, "task": task_rows, "instance": worker_rows}
+    beside: dict[str, Any] = {"usage": sensor_usage(files["sensor"], parts, level=level)} if "sensor" in files else {}
     rows, merged, attempts = makers[level](parts)
-    beside: dict[str, Any] = {} if attempts is None else {"attempts": attempts}
+    if attempts is not None:
+        beside["attempts"] = attempts
     notes = ["Hours and weekdays are right at +08:00, dates are not.", *machines.notes]
-    if "sensor" in files:
-        beside["usage"], raw, more = sensor_usage(files["sensor"], parts, level=level, num_rows=rows.height)
-        parts.raws.append(raw)
-        notes += more
+    if "usage" in beside:
+        covered = beside["usage"].height
+        notes.append(f"Sensors cover {covered} of {rows.height} rows ({covered / max(rows.height, 1):.1%}).")
     series = machines.tables.pop("usage_series", None)
     trace = finish_trace(
         rows,

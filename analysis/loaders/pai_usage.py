@@ -11,7 +11,7 @@ from analysis import schema
 from analysis.loaders.batches import Batches
 from analysis.loaders.cells import PROBLEM, number, read_cells, text
 from analysis.loaders.delimited import LINE
-from analysis.loaders.pai_jobs import Parts
+from analysis.loaders.pai_read import Parts, find_orphans
 from analysis.loaders.pai_tables import open_batches
 from analysis.loaders.series import SeriesWriter, encode
 from analysis.table_file import TableFile
@@ -22,6 +22,7 @@ SENSOR_COLUMNS: Final = {
     "job_name": text("job_name"),
     "task_name": text("task_name"),
     "worker_name": text("worker_name"),
+    "gpu_name": text("gpu_name"),
     "cpu": number("cpu_usage"),
     "gpu": number("gpu_wrk_util"),
     "mem": number("max_mem"),
@@ -42,11 +43,15 @@ METRIC_COLUMNS: Final = {
 }
 PERCENTS: Final = ("cpu_iowait", "cpu_kernel", "cpu_user", "cpu_utilization")
 PLAIN: Final = ("load_1", "net_receive_bytes", "num_workers")
+#: What is summed and what is compared over the sensors of a task.
+SUMS: Final = ("gpu", "num_gpu", "cpu", "num_cpu")
+MAXIMA: Final = ("mem", "gpu_mem", "highest_gpu", "gpu_name")
+TASK: Final = ["job_name", "task_name"]
 #: What a sensor of each level belongs to.
 KEYS: Final = {"job": ["job_name"], "task": ["job_name", "task_name"], "instance": ["worker_name"]}
 
 
-def sensor_usage(path: Path, parts: Parts, *, level: str, num_rows: int) -> tuple[pl.DataFrame, Batches, list[str]]:
+def sensor_usage(path: Path, parts: Parts, *, level: str) -> pl.DataFrame:
     """Sum the sensors per row of the jobs table.
 
     Parameters
@@ -54,43 +59,53 @@ def sensor_usage(path: Path, parts: Parts, *, level: str, num_rows: int) -> tupl
     path : Path
         pai_sensor_table.
     parts : Parts
-        Jobs, tasks (whose plans the use is compared with) and workers.
+        Jobs, tasks (whose plans the use is compared with) and workers; gets the file, a note, the workers' devices.
     level : {"job", "task", "instance"}
         What a row of the jobs table is.
-    num_rows : int
-        Rows of the jobs table, for the coverage.
 
     Returns
     -------
-    usage : DataFrame, as ``schema.USAGE``
+    DataFrame, as ``schema.USAGE``
         GPU and CPU utilisation: used over planned, summed over the workers that have both; memory: the largest worker.
-    raw : Batches
-        For the load report.
-    notes : list of str
-        Coverage, and how many sensors are above their plan.
     """
     raw = open_batches(path, "sensor")
-    plans = _plans(parts)
     own = {"job": parts.jobs, "task": parts.tasks, "instance": parts.workers}[level]
-    known = own.select(KEYS[level]).drop_nulls().unique() if own is not None else None
-    pieces, num_above = [], 0
+    on = "worker_name" if level == "instance" else "job_name"
+    sums = _scan_sensors(raw, KEYS[level], orphans=None, on=on)
+    orphans = find_orphans(sums, own, on=on)
+    if orphans is not None:
+        sums = _scan_sensors(raw, KEYS[level], orphans=orphans, on=on)
+    planned = sums.join(_plans(parts), on=TASK, how="left")
+    num_above = planned.filter(pl.col("highest_gpu") > pl.col("plan_gpu")).height
+    if num_above:
+        parts.notes.append(f"{num_above} tasks use more GPU than was planned (sharing allows it); kept as they are.")
+    if level == "instance":
+        parts.devices = sums.group_by(job_id="worker_name").agg(pl.col("gpu_name").max())
+    parts.raws.append(raw)
+    return _usage(planned, KEYS[level])
+
+
+def _scan_sensors(raw: Batches, keys: list[str], *, orphans: pl.Series | None, on: str) -> pl.DataFrame:
+    """Sums per key and task, which has one plan; rows that belong to nothing are set aside."""
+    by = list(dict.fromkeys([*keys, *TASK]))
+    types = {name: pl.String() if name in (*by, "gpu_name") else pl.Float64() for name in [*by, *SUMS, *MAXIMA]}
+    pieces = [pl.DataFrame(schema=types)]
     for batch in raw:
         rows = read_cells(batch.lazy(), SENSOR_COLUMNS, left_behind=batch.columns).collect()
-        if known is not None:
-            rows = rows.join(known.with_columns(is_known=True), on=KEYS[level], how="left", maintain_order="left")
-            orphan = pl.when(pl.col("is_known").is_null()).then(pl.lit(f"no_such_{level}"))
+        if orphans is not None:
+            is_orphan = pl.col(on).is_in(orphans.implode(), nulls_equal=True)
+            orphan = pl.when(is_orphan).then(pl.lit("no_such_worker" if on == "worker_name" else "no_such_job"))
             rows = rows.with_columns(pl.coalesce(PROBLEM, orphan).alias(PROBLEM))
         raw.set_aside(rows.drop_nulls(PROBLEM).select(LINE, reason=PROBLEM))
-        rows = rows.filter(pl.col(PROBLEM).is_null()).join(plans, on=["job_name", "task_name"], how="left")
-        num_above += rows.filter(pl.col("gpu") > pl.col("plan_gpu")).height
-        pieces.append(_sums(_compared(rows), KEYS[level]))
-    sums = _sums(pl.concat(pieces), KEYS[level]) if pieces else None
-    usage = schema.empty_table("usage") if sums is None else _usage(sums, KEYS[level])
-    share = usage.height / num_rows if num_rows else 0.0
-    notes = [f"Sensors cover {usage.height} of {num_rows} rows ({share:.1%})."]
-    if num_above:
-        notes.append(f"{num_above} sensors show more GPU use than was planned (sharing allows it); kept as they are.")
-    return usage, raw, notes
+        kept = rows.filter(pl.col(PROBLEM).is_null()).with_columns(
+            num_gpu=pl.col("gpu").is_not_null(), num_cpu=pl.col("cpu").is_not_null(), highest_gpu="gpu"
+        )
+        pieces.append(_sums(kept, by).cast(types))  # type: ignore[arg-type]
+    return _sums(pl.concat(pieces), by)
+
+
+def _sums(rows: pl.DataFrame, by: list[str]) -> pl.DataFrame:
+    return rows.group_by(by).agg(pl.col(SUMS).sum(), pl.col(MAXIMA).max())
 
 
 def _plans(parts: Parts) -> pl.DataFrame:
@@ -102,31 +117,26 @@ def _plans(parts: Parts) -> pl.DataFrame:
     return parts.tasks.select(*keys, "plan_gpu", "plan_cpu").unique(keys, keep="first", maintain_order=True)
 
 
-def _compared(rows: pl.DataFrame) -> pl.DataFrame:
-    """Use and plan where both are known."""
-    both_gpu = pl.col("gpu").is_not_null() & (pl.col("plan_gpu") > 0)
-    both_cpu = pl.col("cpu").is_not_null() & (pl.col("plan_cpu") > 0)
-    return rows.with_columns(
-        pl.when(both_gpu).then("gpu"),
-        pl.when(both_gpu).then("plan_gpu"),
-        pl.when(both_cpu).then("cpu"),
-        pl.when(both_cpu).then("plan_cpu"),
+def _usage(planned: pl.DataFrame, keys: list[str]) -> pl.DataFrame:
+    """Used over planned, of the workers that have both; the largest worker's memory."""
+
+    def compared(name: str) -> list[pl.Expr]:
+        has_plan = pl.col(f"plan_{name}") > 0
+        plan = (pl.col(f"plan_{name}") * pl.col(f"num_{name}")).alias(f"planned_{name}")
+        return [pl.when(has_plan).then(name).alias(name), pl.when(has_plan).then(plan)]
+
+    def share(name: str) -> pl.Expr:
+        return pl.when(pl.col(f"planned_{name}") > 0).then(pl.col(name) / pl.col(f"planned_{name}"))
+
+    rows = planned.select(*keys, "mem", "gpu_mem", *compared("gpu"), *compared("cpu"))
+    sums = rows.group_by(keys).agg(
+        pl.col("gpu", "planned_gpu", "cpu", "planned_cpu").sum(), pl.col("mem", "gpu_mem").max()
     )
-
-
-def _sums(rows: pl.DataFrame, keys: list[str]) -> pl.DataFrame:
-    return rows.group_by(keys).agg(pl.col("gpu", "plan_gpu", "cpu", "plan_cpu").sum(), pl.col("mem", "gpu_mem").max())
-
-
-def _usage(sums: pl.DataFrame, keys: list[str]) -> pl.DataFrame:
-    def over_plan(used: str, planned: str) -> pl.Expr:
-        return pl.when(pl.col(planned) > 0).then(pl.col(used) / pl.col(planned))
-
     columns = {
         "job_id": pl.concat_str(keys, separator="/"),
-        "gpu_utilization_mean": over_plan("gpu", "plan_gpu"),
+        "gpu_utilization_mean": share("gpu"),
         "gpu_mem_gib_max": pl.col("gpu_mem"),
-        "cpu_utilization_mean": over_plan("cpu", "plan_cpu"),
+        "cpu_utilization_mean": share("cpu"),
         "mem_gib_max": pl.col("mem"),
     }
     return sums.select(

@@ -12,6 +12,7 @@ import pytest
 
 from analysis.errors import BadFileError, UsageError
 from analysis.loaders import load
+from analysis.loaders.pai_sharing import sharing_pairs
 from tests.conftest import ROOT
 
 SAMPLE = ROOT / "tests" / "golden" / "pai" / "raw"
@@ -129,7 +130,7 @@ def test_a18_percent_of_one_gpu_above_the_plan_is_kept(tmp_path, used, planned, 
     )
     trace = load("pai", tmp_path)
     assert trace.usage["gpu_utilization_mean"].to_list() == [pytest.approx(share)]
-    assert any("1 sensors show more GPU use" in note for note in trace.meta.load_report.notes) == above
+    assert any("1 tasks use more GPU than was planned" in note for note in trace.meta.load_report.notes) == above
 
 
 def metric(worker, gpu, start=10, end=20):
@@ -144,6 +145,19 @@ def test_a18_machine_gpu_is_percent_of_one_gpu(tmp_path):
 def series(trace, name):
     found = trace.table("usage_series").filter(pl.col("metric") == name)
     return found.select("entity", "value").rows()
+
+
+def test_a19_who_shares_a_gpu(tmp_path):
+    times = {"a": (10, 20), "b": (15, 25), "c": (10, 25), "d": (30, 40), "e": (25, "")}
+    devices = {"a": 0, "b": 0, "c": 1, "d": 0, "e": 0}
+    write(
+        tmp_path,
+        instance_table=[f"j,t,n,{w},i,Terminated,{s},{e},m1" for w, (s, e) in times.items()],
+        sensor_table=[f"j,t,{w},i,m1,/dev/nvidia{d},1,1,1,2,1,2,0,0,0,0" for w, d in devices.items()],
+    )
+    pairs = sharing_pairs(load("pai", tmp_path, level="instance").jobs)
+    # b ends when e begins; e has no end, so it still has the device when d comes.
+    assert pairs.select("job_id", "other_id").rows() == [("a", "b"), ("d", "e")]
 
 
 def test_a20_sensors_are_joined_from_the_left_and_coverage_is_said(tmp_path):
