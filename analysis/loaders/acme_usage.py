@@ -35,7 +35,7 @@ from analysis.loaders.delimited import LINE
 from analysis.loaders.files import peek
 from analysis.loaders.many_files import bare_name
 from analysis.loaders.series import SeriesWriter
-from analysis.loaders.zones import to_utc
+from analysis.loaders.zones import is_plausible, to_utc
 from analysis.table_file import TableFile
 
 __all__ = ["FoundSeries", "is_series", "read_series"]
@@ -225,6 +225,7 @@ def _read_power(raw: Batches, writer: SeriesWriter, *, zone: str) -> None:
 def _numbers(raw: Batches, batch: pl.DataFrame, names: list[str], zone: str) -> tuple[pl.DataFrame, pl.Series, bool]:
     """Rows that can be read, as numbers, with their instants; the others are set aside."""
     times, is_epoch = _instants(batch[TIME], zone)
+    times = times.to_frame(TIME).select(pl.when(is_plausible(TIME, times.dtype)).then(TIME)).to_series()
     is_missing = batch[TIME].is_null() | batch[TIME].is_in(list(MISSING))
     reason: pl.Expr = pl.when(is_missing).then(pl.lit("no_Time")).when(times.is_null()).then(pl.lit("unreadable_Time"))
     frame = batch.select(LINE, pl.col(names).str.strip_chars().cast(pl.Float64, strict=False).fill_nan(None))

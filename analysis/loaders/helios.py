@@ -52,6 +52,8 @@ META: Final = TraceMeta(
 )
 CLUSTERS: Final = ("Earth", "Saturn", "Uranus", "Venus")
 GPUS_PER_NODE: Final = 8
+#: No VC has more; a larger number would only make a nodes table that no memory holds.
+MOST_GPUS: Final = 1_000_000
 SECOND: Final = "%Y-%m-%d %H:%M:%S"
 COLUMNS: Final = {
     "job_id": text("job_id"),
@@ -152,7 +154,9 @@ def _capacity(raw: Delimited, zone: str) -> tuple[dict[str, pl.DataFrame], list[
     days = days.sort("time", *columns, LINE, nulls_last=True)
     no_date = pl.when(pl.col("time").is_null()).then(pl.lit("no_date"))
     again = pl.when(~pl.col("time").is_first_distinct()).then(pl.lit("duplicate_id"))
-    days = days.with_columns(reason=pl.coalesce(PROBLEM, no_date, again))
+    too_many = pl.any_horizontal(pl.lit(value=False), *(pl.col(name) > MOST_GPUS for name in columns))
+    too_many = pl.when(too_many).then(pl.lit("implausible_num_gpus"))
+    days = days.with_columns(reason=pl.coalesce(PROBLEM, no_date, again, too_many))
     rejects = days.filter(pl.col("reason").is_not_null()).select(
         file=pl.lit(raw.name), line=LINE, reason="reason", raw=pl.lit(None, dtype=pl.String)
     )

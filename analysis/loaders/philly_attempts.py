@@ -153,7 +153,8 @@ def _machines(detail: Any) -> tuple[list[str] | None, float | None, list[int] | 
     listed = [entry for entry in detail if isinstance(entry, dict) and entry.get("ip") not in MISSING]
     if not listed:
         return None, None, None
-    gpus = [[str(gpu) for gpu in entry.get("gpus") or []] for entry in listed]
+    named = [entry.get("gpus") for entry in listed]
+    gpus = [[str(gpu) for gpu in found] if isinstance(found, list) else [] for found in named]
     highest = [max([len(names), *(_index(name) + 1 for name in names)], default=0) for names in gpus]
     return [str(entry["ip"]).strip() for entry in listed], float(sum(map(len, gpus))), highest
 

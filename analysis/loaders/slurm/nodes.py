@@ -110,8 +110,8 @@ def read_scontrol_nodes(path: Path | str) -> pl.DataFrame:
         state = record.get("State", "").upper()
         if not any(word in state for word in ABSENT):
             partitions = [name for name in record.get("Partitions", "").split(",") if name]
-            rows += _rows(record["NodeName"], partitions, cpus=record.get("CPUTot"), memory=record.get("RealMemory"))
-            rows[-1]["gres"], rows[-1]["tres"] = record.get("Gres"), record.get("CfgTRES")
+            found = _rows(record["NodeName"], partitions, cpus=record.get("CPUTot"), memory=record.get("RealMemory"))
+            rows += [row | {"gres": record.get("Gres"), "tres": record.get("CfgTRES")} for row in found]
     return _nodes_table(path, rows)
 
 

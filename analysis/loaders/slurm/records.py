@@ -329,7 +329,7 @@ def _with_resources(table: pl.DataFrame, frame: pl.DataFrame, reading: Reading) 
         allowed=pl.coalesce(of("ReqTRES", "gpu_types"), of("ReqGRES", "gpu_types")),
         gpu_types=pl.coalesce(of("AllocTRES", "gpu_types"), of("AllocGRES", "gpu_types")),
         mem_gib=pl.coalesce(of("AllocTRES", "mem"), of("ReqTRES", "mem"), mem) / MIB_PER_GIB,
-        num_nodes=pl.col("num_nodes").cast(pl.Int64),
+        num_nodes=pl.col("num_nodes").cast(pl.Int64, strict=False),
     )
     return whole.drop(*names, "alloc_nodes", "req_nodes", "alloc_cpus", "req_cpus", "req_mem")
 
