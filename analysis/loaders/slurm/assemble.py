@@ -7,7 +7,7 @@ from typing import Final
 
 import polars as pl
 
-from analysis.loaders.slurm.arrays import expand_arrays, merge_het
+from analysis.loaders.slurm.arrays import array_tasks, expand_arrays, merge_het
 from analysis.loaders.slurm.blocks import LINE
 from analysis.loaders.slurm.records import gather_steps
 
@@ -51,13 +51,14 @@ class Assembled:
     notes: list[str] = field(default_factory=list)
 
 
-def assemble(records: pl.DataFrame, steps: pl.DataFrame) -> Assembled:
+def assemble(blocks: list[pl.DataFrame], steps: pl.DataFrame) -> Assembled:
     """Make jobs of records.
 
     Parameters
     ----------
-    records : DataFrame
-        From `records.read_records`, of all files.
+    blocks : list of DataFrame
+        From `records.read_records`, of all files, with the same columns; the list is emptied, so that memory is given
+        back on the way.
     steps : DataFrame
         From `records.read_steps`.
 
@@ -66,14 +67,17 @@ def assemble(records: pl.DataFrame, steps: pl.DataFrame) -> Assembled:
     Assembled
         The same whatever the order of the lines, where they have times.
     """
-    is_bad = records[PROBLEM].is_not_null()
-    bad, good = records.filter(is_bad), records.filter(~is_bad) if is_bad.any() else records
+    plain, special = _split(blocks)
+    is_bad = special[PROBLEM].is_not_null()
+    bad, good = special.filter(is_bad), special.filter(~is_bad)
     num_good = good.height
     good, notes = expand_arrays(good)
     good, again = _drop_repetitions(good)
     num_expanded = good.height - (num_good - again.height)
     good, num_het = merge_het(good)
-    jobs, runs, num_runs, more = _merge_runs(good)
+    jobs, runs, num_runs = _merge_runs(good, plain)
+    del plain
+    jobs, more = _with_restarts(jobs)
     measured, orphans, counts = _measure(jobs, steps)
     return Assembled(
         jobs=jobs if counts is None else jobs.with_columns(counts),
@@ -87,6 +91,26 @@ def assemble(records: pl.DataFrame, steps: pl.DataFrame) -> Assembled:
     )
 
 
+def _split(blocks: list[pl.DataFrame]) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Records that are a job each, and the few that need more: an id seen twice, arrays, parts, unreadable lines."""
+    keys = pl.concat([block.select("key", is_bad=pl.col(PROBLEM).is_not_null()) for block in blocks])
+    is_bracket = keys["key"].str.contains("_[", literal=True).fill_null(value=False)
+    is_part = keys["key"].str.contains("+", literal=True).fill_null(value=False)
+    is_special = keys["key"].is_duplicated() | is_bracket | is_part | keys["is_bad"]
+    waiting = [task for key in keys["key"].filter(is_bracket) for task in array_tasks(key)[0]]
+    if waiting:
+        is_special |= keys["key"].is_in(waiting)
+    plain, special, begin = [blocks[0].clear()], [blocks[0].clear()], 0
+    blocks.reverse()
+    while blocks:
+        block = blocks.pop()
+        mine = is_special.slice(begin, block.height)
+        begin += block.height
+        plain.append(block.filter(~mine))
+        special.append(block.filter(mine))
+    return pl.concat(plain), pl.concat(special)
+
+
 def _rejects(rows: pl.DataFrame, reason: pl.Expr) -> pl.DataFrame:
     return rows.select(file="_file", line=LINE, reason=reason.cast(pl.String), raw=pl.lit(None, dtype=pl.String))
 
@@ -98,9 +122,7 @@ def _drop_repetitions(records: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame
     told from requeues, so they all stay.
     """
     same = ["cluster", "key", "user", "submit_time"]
-    # Few ids occur twice: only those are compared in full.
-    twice = records.filter(records["key"].is_duplicated() & records["submit_time"].is_not_null())
-    group = twice.filter(pl.struct(same).is_duplicated())
+    group = records.filter(pl.struct(same).is_duplicated() & pl.col("submit_time").is_not_null())
     if not group.height:
         return records, _rejects(group, pl.lit(""))
     rest = records.join(group.select("_file", LINE, "key"), on=["_file", LINE, "key"], how="anti")
@@ -121,14 +143,11 @@ def _drop_repetitions(records: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame
     return kept, _rejects(gone, pl.col("reason"))
 
 
-def _merge_runs(records: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame, int, list[str]]:
-    """One row per job of its runs, the runs, how many records were merged, and what was noticed."""
-    is_twice = records["key"].is_duplicated()
-    twice = records.filter(is_twice)
+def _merge_runs(records: pl.DataFrame, plain: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame, int]:
+    """One row per job of its runs, the runs, and how many records were merged; ``plain`` are jobs of one run."""
     is_several = pl.struct(JOB).is_duplicated()
-    several = twice.filter(is_several).sort(*ORDER, nulls_last=True)
-    # Two users' jobs of one id are single ones too.
-    single = pl.concat([records.filter(~is_twice), twice.filter(~is_several)]) if twice.height else records
+    several = records.filter(is_several).sort(*ORDER, nulls_last=True)
+    single = pl.concat([plain, records.filter(~is_several)])
     jobs = single.with_columns(num_attempts=pl.col("ran").cast(pl.Int64))
     runs = [_runs(single.with_row_index("owner"), pl.lit(1))]
     if several.height:
@@ -138,13 +157,17 @@ def _merge_runs(records: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame, int,
         owned = several.join(merged.select("owner", *JOB), on=JOB, nulls_equal=True, maintain_order="left")
         runs.append(_runs(owned.with_columns(number=number), pl.col("number")))
         jobs = pl.concat([jobs, merged.select(jobs.columns)])
+    return jobs, pl.concat(runs), plain.height + records.height - jobs.height
+
+
+def _with_restarts(jobs: pl.DataFrame) -> tuple[pl.DataFrame, list[str]]:
+    """The number of runs by Slurm's own count, where it is larger than what was seen."""
     restarted = pl.when("ran").then(pl.col("restarts") + 1).cast(pl.Int64)
     unseen = int(jobs.select((restarted > pl.col("num_attempts")).sum()).item())
-    notes = []
-    if unseen:
-        notes.append(f"{unseen} jobs were restarted and show their last run only: export with -D to see all runs.")
-    jobs = jobs.with_columns(num_attempts=pl.max_horizontal("num_attempts", restarted))
-    return jobs, pl.concat(runs), records.height - jobs.height, notes
+    if not unseen:
+        return jobs, []
+    note = f"{unseen} jobs were restarted and show their last run only: export with -D to see all runs."
+    return jobs.with_columns(num_attempts=pl.max_horizontal("num_attempts", restarted)), [note]
 
 
 def _over_runs(columns: list[str]) -> list[pl.Expr]:

@@ -25,7 +25,7 @@ __all__ = ["LINE", "UNDECODABLE", "Export"]
 
 LINE: Final = "_line"
 UNDECODABLE: Final = "_undecodable"
-BLOCK: Final = 32 * 1024 * 1024
+BLOCK: Final = 16 * 1024 * 1024
 #: A record that a newline broke is looked for over so many lines.
 MAX_CARRIED: Final = 200
 #: Stands for a delimiter of several characters inside a block; no sacct value has it.

@@ -54,9 +54,10 @@ def conclude_trace(source: Source) -> Trace:
         "usage": usage_table(done.measured, job_ids, num_gpus=done.jobs["num_gpus"]),
         "rejects": rejects_table(source.exports, done),
     }
-    partial = _partial(source, done.jobs.with_columns(job_ids.alias("job_id")))
-    # Of all that was gathered only counts are needed from here on, and it is large.
-    done.jobs, done.runs, done.measured = done.jobs.clear(), done.runs.clear(), done.measured.clear()
+    # Of all that was gathered only the jobs are needed from here on, and it is large.
+    done.runs, done.measured = done.runs.clear(), done.measured.clear()
+    done.jobs = done.jobs.with_columns(job_ids.alias("job_id"))
+    partial = _partial(source, done)
     snapshot = _snapshot(source, partial, notes)
     finished = finish_jobs(partial, snapshot=snapshot, file=source.exports[0].name)
     del partial
@@ -69,8 +70,9 @@ def _replace(meta: dict[str, Any], report: LoadReport) -> TraceMeta:
     return TraceMeta(**meta, load_report=report)
 
 
-def _partial(source: Source, jobs: pl.DataFrame) -> pl.DataFrame:
+def _partial(source: Source, done: Assembled) -> pl.DataFrame:
     """Columns for ``finish_jobs``; a time that no export has is left out, so that nothing is read into it."""
+    jobs, done.jobs = done.jobs, done.jobs.clear()
     absent = [name for raw, name in TIMES.items() if not source.has(raw)]
     never = pl.col("never")
     if not any(reading.names_gpus for reading in source.readings):

@@ -54,24 +54,24 @@ class Source:
         self.records[-1].append(records)
         self.steps.append(steps)
 
-    def take(self) -> tuple[pl.DataFrame, pl.DataFrame]:
-        """All records and steps; they are let go here, for they may be large."""
-        tables = [pl.concat(blocks) for blocks in self.records]
-        steps = pl.concat(self.steps)
+    def take(self) -> tuple[list[pl.DataFrame], pl.DataFrame]:
+        """All records in blocks of the same columns, and all steps; they are let go here, for they may be large."""
+        per_export, steps = self.records, pl.concat(self.steps)
         self.records, self.steps = [], []
-        return (_align(tables) if len(tables) > 1 else tables[0]), steps
+        blocks = [block for blocks in per_export for block in blocks]
+        return (_align(blocks) if len(per_export) > 1 else blocks), steps
 
     def has(self, raw: str) -> bool:
         """Whether an export has a field."""
         return any(raw in export.layout.fields for export in self.exports)
 
 
-def _align(tables: list[pl.DataFrame]) -> pl.DataFrame:
+def _align(tables: list[pl.DataFrame]) -> list[pl.DataFrame]:
     """Records of exports with different fields: each gets the fields of all in ``extra``."""
     names = list(dict.fromkeys(name for table in tables for name in table["extra"].struct.fields))
 
     def whole(table: pl.DataFrame) -> pl.Series:
-        have = table["extra"].struct.schema
+        have = table["extra"].struct.fields
         # What one export has as categories another may have as text.
         parts = [
             (pl.col("extra").struct.field(name) if name in have else pl.lit(None)).cast(pl.String).alias(name)
@@ -79,4 +79,4 @@ def _align(tables: list[pl.DataFrame]) -> pl.DataFrame:
         ]
         return table.select(pl.struct(parts).alias("extra")).to_series()
 
-    return pl.concat([table.with_columns(whole(table)) for table in tables])
+    return [table.with_columns(whole(table)) for table in tables]
