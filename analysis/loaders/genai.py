@@ -35,7 +35,7 @@ from analysis.loaders.delimited import LINE, Delimited, has_columns, read_delimi
 from analysis.loaders.jobless import finish_without_jobs
 from analysis.loaders.many_files import bare_name, group_files
 from analysis.loaders.registry import loader
-from analysis.loaders.zones import ZoneNotes, to_utc
+from analysis.loaders.zones import ZoneNotes, is_plausible, to_utc
 from analysis.trace import Trace, TraceMeta
 
 __all__ = ["read_genai"]
@@ -152,7 +152,8 @@ class _Part:
 
 def _set_aside(raw: Delimited, rows: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
     """The rows that have a time and can be read, and the rejects."""
-    reason = pl.coalesce(PROBLEM, pl.when(pl.col("time").is_null()).then(pl.lit("no_time")))
+    absurd = pl.when(~is_plausible("time", rows["time"].dtype)).then(pl.lit("implausible_time"))
+    reason = pl.coalesce(PROBLEM, pl.when(pl.col("time").is_null()).then(pl.lit("no_time")), absurd)
     rows = rows.with_columns(reason=reason)
     aside = rows.drop_nulls("reason").select(
         file=pl.lit(raw.name), line=LINE, reason="reason", raw=pl.lit(None, dtype=pl.String)

@@ -13,6 +13,7 @@ from analysis.loaders.batches import Batches
 from analysis.loaders.cells import PROBLEM, integer, number, read_cells, text
 from analysis.loaders.delimited import LINE, Delimited
 from analysis.loaders.pai_tables import open_batches, open_table
+from analysis.loaders.zones import is_plausible
 
 __all__ = ["JOB_KEY", "TASK_KEY", "Parts", "find_orphans", "read_instances", "read_jobs", "read_tags", "read_tasks"]
 
@@ -103,11 +104,11 @@ class Parts:
 
 
 def _with_problems(rows: pl.DataFrame) -> pl.DataFrame:
-    """Note the rows that ended before the trace begins."""
-    ends = [name for name in ("job_end", "end_time") if name in rows.columns]
-    for name in ends:
-        before = pl.when(pl.col(name) < 0).then(pl.lit(BEFORE))
-        rows = rows.with_columns(pl.coalesce(PROBLEM, before).alias(PROBLEM))
+    """Note the rows that ended before the trace begins, and those with a time in no century of ours."""
+    for name in (name for name in ("job_end", "end_time", "start_time") if name in rows.columns):
+        before = pl.when(pl.col(name) < 0).then(pl.lit(BEFORE)) if name != "start_time" else pl.lit(None)
+        absurd = pl.when(~is_plausible(name, rows[name].dtype)).then(pl.lit("implausible_time"))
+        rows = rows.with_columns(pl.coalesce(PROBLEM, before, absurd).alias(PROBLEM))
     return rows
 
 

@@ -14,6 +14,7 @@ from analysis.loaders.delimited import LINE
 from analysis.loaders.pai_read import Parts, find_orphans
 from analysis.loaders.pai_tables import open_batches
 from analysis.loaders.series import SeriesWriter, encode
+from analysis.loaders.zones import is_plausible
 from analysis.table_file import TableFile
 
 __all__ = ["machine_series", "sensor_usage"]
@@ -167,7 +168,8 @@ def machine_series(path: Path, nodes: pl.DataFrame | None) -> tuple[TableFile, B
     for batch in raw:
         rows = read_cells(batch.lazy(), METRIC_COLUMNS, left_behind=batch.columns).collect()
         missing = [pl.when(pl.col(name).is_null()).then(pl.lit(f"no_{name}")) for name in ("machine", "start_time")]
-        rows = rows.with_columns(pl.coalesce(PROBLEM, *missing).alias(PROBLEM))
+        absurd = pl.when(~is_plausible("start_time", rows["start_time"].dtype)).then(pl.lit("implausible_start_time"))
+        rows = rows.with_columns(pl.coalesce(PROBLEM, *missing, absurd).alias(PROBLEM))
         raw.set_aside(rows.drop_nulls(PROBLEM).select(LINE, reason=PROBLEM))
         rows = rows.filter(pl.col(PROBLEM).is_null()).drop(PROBLEM, LINE)
         num_kept += rows.height

@@ -30,6 +30,7 @@ from analysis.loaders.delimited import LINE, has_columns
 from analysis.loaders.files import list_files
 from analysis.loaders.philly_usage_jobs import Occupancy
 from analysis.loaders.series import Codes, SeriesWriter, encode
+from analysis.loaders.zones import is_plausible
 from analysis.table_file import TableFile
 from analysis.trace import LoadReport, Trace
 
@@ -212,7 +213,8 @@ def _instants(text: pl.Series) -> pl.Series:
     local = stamp.str.slice(0, len("2017-10-03 00:08:00")).str.to_datetime(STAMP, time_unit="us", strict=False)
     suffix = stamp.str.slice(len("2017-10-03 00:08:00 "))
     hours = suffix.replace_strict(SUFFIXES, default=None, return_dtype=pl.Int64)
-    return text.to_frame().select((local + pl.duration(hours=hours)).dt.replace_time_zone("UTC")).to_series()
+    times = text.to_frame().select((local + pl.duration(hours=hours)).dt.replace_time_zone("UTC")).to_series()
+    return times.to_frame().select(pl.when(is_plausible(times.name, times.dtype)).then(times.name)).to_series()
 
 
 def _write_gpus(rows: _Rows, writer: SeriesWriter, occupancy: Occupancy | None) -> None:

@@ -63,6 +63,11 @@ def test_units_by_the_file_name_in_a_tar_with_its_mac_shadow(tmp_path, name, val
     assert any("not documented" in note for note in trace.meta.load_report.notes) == (metric == "something_else")
 
 
+def test_a_time_of_no_century_is_set_aside(tmp_path):
+    (tmp_path / "qps.csv").write_text(f"timestamp_anon,value,container_ip,request_type\n1e300,1,{MD5},API Requests\n")
+    assert load("genai", tmp_path).meta.load_report.rejected_by_reason == {"implausible_time": 1}
+
+
 def test_a_file_without_times_is_refused_by_name_and_left_alone_in_a_folder(tmp_path):
     (tmp_path / "data_trace_processed.csv").write_text("predict_type,exec_time_seconds\nx,1\n")
     with pytest.raises(BadFileError, match="nothing that looks like telemetry or requests"):

@@ -279,6 +279,20 @@ def test_what_is_missing_is_said(tmp_path):
         load("pai", tmp_path, level="task")
 
 
+def test_times_of_no_century_are_set_aside_at_every_level(tmp_path):
+    write(
+        tmp_path,
+        job_table=["j,i,u,Terminated,5,20"],
+        task_table=["j,t,1,Terminated,10,1e300,1,1,100,T4"],
+        instance_table=["j,t,n,w,i,Terminated,1e300,,m"],
+        machine_metric=[metric("w", 80, start="1e300")],
+    )
+    for level in ("job", "task", "instance"):
+        report = load("pai", tmp_path, level=level).meta.load_report
+        assert report.rejected_by_reason == {"implausible_time": 2, "implausible_start_time": 1}, level
+        assert (report.rows_in, report.rows_used) == (4, 1)
+
+
 def test_the_real_machine_list(real_data):
     trace = load("auto", real_data("alibaba/pai_machine_spec.tar.gz"))
     assert (trace.nodes.height, trace.jobs.height) == (1_897, 0)

@@ -123,6 +123,11 @@ def test_a_log_without_utilisation_is_as_before(raw):
     assert trace.jobs.equals(load("philly", raw).jobs)
 
 
+def test_a_time_of_no_century_is_set_aside(tmp_path):
+    (tmp_path / "cluster_cpu_util").write_text(CPU + "9999-10-09 07:05:00 PDT,m7,33.25\n")
+    assert load("philly", tmp_path).meta.load_report.rejected_by_reason == {"unreadable_time": 1}
+
+
 def test_utilisation_with_the_machine_list_alone(raw):
     trace = load("philly", [raw / "cluster_cpu_util", raw / "cluster_machine_list"])
     assert (trace.jobs.height, trace.nodes.height, trace.table("usage_series").height) == (0, 3, 2)
