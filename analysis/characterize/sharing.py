@@ -19,13 +19,13 @@ def sharing_pairs(uses: pl.DataFrame) -> pl.DataFrame:
     uses : DataFrame, one row per use of a device
         ``entity`` (job, instance or worker), ``node_id``, ``device``, ``start_time``, ``end_time`` (instants or numbers
         of one clock; the end is excluded, so that one ending as another begins does not share). A use of no length
-        shares with nobody; null in any column: not known, so no pair.
+        shares with nobody; a null end is still in use, null elsewhere is not known, so no pair.
 
     Returns
     -------
     DataFrame
         ``node_id``, ``device``, ``first`` and ``second`` (the entities, the smaller first), ``start_time`` and
-        ``end_time`` of the overlap; one row per pair of uses, sorted.
+        ``end_time`` of the overlap (null: both still in use); one row per pair of uses, sorted.
 
     Raises
     ------
@@ -43,11 +43,12 @@ def sharing_pairs(uses: pl.DataFrame) -> pl.DataFrame:
     if missing := [name for name in NEEDED if name not in uses.columns]:
         violations = [f"column {name!r} is missing" for name in missing]
         raise SchemaError(table="uses of devices", violations=violations)
-    known = uses.select(NEEDED).drop_nulls().filter(pl.col("start_time") < pl.col("end_time"))
+    has_length = (pl.col("start_time") < pl.col("end_time")).fill_null(value=True)
+    known = uses.select(NEEDED).drop_nulls(NEEDED[:-1]).filter(has_length)
     both = known.join(known, on=("node_id", "device"), suffix="_other").filter(
         pl.col("entity") < pl.col("entity_other"),
-        pl.col("start_time") < pl.col("end_time_other"),
-        pl.col("start_time_other") < pl.col("end_time"),
+        (pl.col("start_time") < pl.col("end_time_other")).fill_null(value=True),
+        (pl.col("start_time_other") < pl.col("end_time")).fill_null(value=True),
     )
     return both.select(
         "node_id",

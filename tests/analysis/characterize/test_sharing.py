@@ -33,10 +33,16 @@ def test_another_machine_a_touching_end_and_an_unknown_time_are_no_pair():
             ("b", "y", "0", 0, 10),
             ("c", "x", "0", 10, 20),
             ("d", "x", "0", None, 20),
+            ("f", "z", "0", 0, 5),
             ("e", "x", "0", 5, 5),
         )
     )
     assert pairs.is_empty()
+
+
+def test_a_use_without_an_end_goes_on():
+    pairs = sharing_pairs(uses(("a", "x", "0", 0, None), ("b", "x", "0", 7, None), ("c", "x", "0", 3, 4)))
+    assert pairs.select("first", "second", "start_time", "end_time").rows() == [("a", "b", 7, None), ("a", "c", 3, 4)]
 
 
 def test_row_order_does_not_matter():

@@ -10,9 +10,9 @@ from datetime import timedelta, timezone
 import polars as pl
 import pytest
 
+from analysis.characterize import sharing_pairs
 from analysis.errors import BadFileError, UsageError
 from analysis.loaders import load
-from analysis.loaders.pai_sharing import sharing_pairs
 from tests.conftest import ROOT
 
 SAMPLE = ROOT / "tests" / "golden" / "pai" / "raw"
@@ -155,9 +155,19 @@ def test_a19_who_shares_a_gpu(tmp_path):
         instance_table=[f"j,t,n,{w},i,Terminated,{s},{e},m1" for w, (s, e) in times.items()],
         sensor_table=[f"j,t,{w},i,m1,/dev/nvidia{d},1,1,1,2,1,2,0,0,0,0" for w, d in devices.items()],
     )
-    pairs = sharing_pairs(load("pai", tmp_path, level="instance").jobs)
+    workers = load("pai", tmp_path, level="instance").jobs
+    place = pl.col("extra").struct
+    pairs = sharing_pairs(
+        workers.select(
+            "start_time",
+            "end_time",
+            entity="job_id",
+            node_id=place.field("machine"),
+            device=place.field("gpu_name"),
+        )
+    )
     # b ends when e begins; e has no end, so it still has the device when d comes.
-    assert pairs.select("job_id", "other_id").rows() == [("a", "b"), ("d", "e")]
+    assert pairs.select("first", "second").rows() == [("a", "b"), ("d", "e")]
 
 
 def test_a20_sensors_are_joined_from_the_left_and_coverage_is_said(tmp_path):
