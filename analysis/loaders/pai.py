@@ -23,8 +23,8 @@ Assumptions:
 * Machine metrics are repeated for each worker on the machine: equal (machine, start, end) count once. ``usage_series``
   has them at the interval's start, with ``interval_s``, its length.
 
-At level "instance" ``extra`` names the machine and, with sensors, the device: `analysis.characterize.sharing_pairs` tells who
-shared a GPU.
+At level "instance" ``extra`` names the machine and, with sensors, the device: `analysis.characterize.sharing_pairs`
+tells who shared a GPU.
 
 Columns left behind: inst_name, avg_mem, avg_gpu_wrk_mem, read/write counters of the sensors.
 """
