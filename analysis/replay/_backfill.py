@@ -50,6 +50,7 @@ class Backfill(NamedTuple):
     spare: I64  # without fractions: GPUs free at the shadow time that the head leaves
     veil: I64  # what is hidden of each node or device
     later: I64  # [D] room of a device at the shadow time
+    freed: I64  # [N] GPUs of a node given back so far in a look ahead; 0 between them
     kept: I64  # [D] milli-GPUs of a device that the head's fractions take
 
 
@@ -95,6 +96,7 @@ def make_backfill(prepared: Prepared, queues: Queues) -> Backfill:
         spare=np.zeros(num_nodes, dtype=np.int64),
         veil=np.zeros(max(num_nodes, num_devices), dtype=np.int64),
         later=np.zeros(num_devices, dtype=np.int64),
+        freed=np.zeros(num_nodes, dtype=np.int64),
         kept=np.zeros(num_devices, dtype=np.int64),
     )
 

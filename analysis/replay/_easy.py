@@ -152,7 +152,8 @@ def backfill(s: State, b: Backfill, vc: int, num_live: int, now: int, shadow: in
         easy_start(s, b, vc, best, now)
         if not ends_in_time:
             show(s.hw, b)
-            outlast(s, b, job)
+            if predicted_here(s, b, job) > span:
+                outlast(s, b, job)
         started += 1
         num_live = look(s, b, num_live, ANYWHERE)
     return started

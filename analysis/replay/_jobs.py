@@ -160,6 +160,6 @@ def demands(jobs: pl.DataFrame) -> tuple[I64, I64, I64]:
     """
     tasks = jobs["num_tasks"].fill_null(1).clip(lower_bound=1).to_numpy().astype(np.int64)
     gpus = jobs["num_gpus"].fill_null(0.0).to_numpy()
-    each = np.maximum(np.rint(gpus * MILLI / tasks), 1).astype(np.int64)
+    each = np.maximum(np.rint(np.rint(gpus * MILLI) / tasks), 1).astype(np.int64)
     millis = each % MILLI
     return tasks * (each // MILLI), np.where(millis > 0, tasks, 0), millis

@@ -293,7 +293,7 @@ def place(hw: Hardware, c: I64, types: int, held: Entries, at: int) -> int:
         return place_on_one(hw, c, types, held, at)
     if c[MODE] == FRACTIONS and c[PIECES] == 1:
         return spread_pieces(hw, c, types, held, at)
-    if c[MODE] == SPREAD:
+    if c[MODE] == SPREAD and c[PIECES] <= 1:
         stop = place_on_one(hw, c, types, held, at)
         if stop != NOWHERE:
             return stop

@@ -232,7 +232,7 @@ def _choose_modes(classes: I64, hw: Hardware) -> None:
         elif single == 0:
             row[_place.MODE] = _place.SPREAD
         else:
-            row[_place.MODE] = _place.ON_ONE_NODE if needs <= largest else _place.WHOLE_NODES_FIRST
+            row[_place.MODE] = _place.ON_ONE_NODE if needs <= largest and pieces <= 1 else _place.WHOLE_NODES_FIRST
 
 
 def _most_entries(classes: I64, hw: Hardware) -> I64:

@@ -13,7 +13,21 @@ from analysis.replay._backfill import (
 from analysis.replay._bits import I64
 from analysis.replay._compiled import ZERO, compiled, melted
 from analysis.replay._hardware import MILLI, Hardware, release, retake, set_free, set_room
-from analysis.replay._place import ANY_TYPE, NOWHERE, VC, fitting_type, node_of, place
+from analysis.replay._place import (
+    ANY_TYPE,
+    FAR,
+    MODE,
+    NOWHERE,
+    ON_ONE_NODE,
+    TYPES,
+    VC,
+    WHOLE,
+    allows,
+    fitting_type,
+    node_of,
+    place,
+    type_of,
+)
 from analysis.replay._state import State
 
 
@@ -31,6 +45,9 @@ def find_shadow(s: State, b: Backfill, row: I64, now: int) -> int:
     """
     vc = row[VC]
     walk_begin(b, vc)
+    forget(s.hw, b)
+    if len(s.hw.room) == 0 and row[MODE] == ON_ONE_NODE:
+        return find_node(s, b, row, now)
     shadow = now
     while b.counts[NUM_FRONTIER] > 0:
         time = max(b.end[b.runner0[vc] + b.frontier[0]], now + 1)
@@ -38,11 +55,42 @@ def find_shadow(s: State, b: Backfill, row: I64, now: int) -> int:
             break
         give_back(s, walk_next(b, vc))
         shadow = time
-    forget(s.hw, b)
     note_rooms(s, b, row)
     for k in range(b.counts[NUM_WALKED]):
         job = b.walked[k]
         retake(s.hw, s.log.held, s.work.first_entry[job], s.log.stop_entry[job])
+    return shadow
+
+
+@melted
+def find_node(s: State, b: Backfill, row: I64, now: int) -> int:
+    """Do what ``find_shadow`` does, where one node takes it all: then it is enough to count, node by node."""
+    hw, held, vc = s.hw, s.log.held, row[VC]
+    shadow, fits = now, False
+    while b.counts[NUM_FRONTIER] > 0:
+        time = max(b.end[b.runner0[vc] + b.frontier[0]], now + 1)
+        if fits and time > shadow:
+            break
+        job = walk_next(b, vc)
+        shadow = time
+        for e in range(s.work.first_entry[job], s.log.stop_entry[job]):
+            node = held.item[e]
+            b.freed[node] += held.amount[e]
+            if hw.free[node] + b.freed[node] >= row[WHOLE] and allows(row[TYPES], type_of(hw, node)):
+                fits = True
+    best, best_free = NOWHERE, FAR
+    for k in range(b.counts[NUM_WALKED]):
+        job = b.walked[k]
+        for e in range(s.work.first_entry[job], s.log.stop_entry[job]):
+            node = held.item[e]
+            free = hw.free[node] + b.freed[node]
+            # A node that nobody left has as little room as now, when the job does not fit.
+            is_candidate = b.freed[node] > 0 and free >= row[WHOLE] and allows(row[TYPES], type_of(hw, node))
+            if is_candidate and (free < best_free or (free == best_free and hw.rank[node] < hw.rank[best])):
+                best, best_free = node, free
+            b.freed[node] = 0
+    b.counts[NUM_RESERVED] = 1
+    b.node[0], b.whole[0], b.spare[0], b.place_of[best] = best, row[WHOLE], best_free - row[WHOLE], 1
     return shadow
 
 
@@ -103,7 +151,7 @@ def hide_devices(hw: Hardware, b: Backfill, i: int) -> None:
         b.veil[device] = -1
     for _ in range(b.whole[i]):
         best = -1
-        for device in range(stop - 1, start - 1, -1):
+        for device in range(start, stop):
             is_whole = b.veil[device] < 0 and b.later[device] == MILLI and b.kept[device] == 0
             if is_whole and (best < 0 or hw.room[device] < hw.room[best]):
                 best = device

@@ -14,8 +14,9 @@
     * A **fraction** lives on one device: the partly used device with the least sufficient room, then lowest node, then
       lowest device; else the lowest free device of the best-fit node. Whole GPUs are wholly free devices, lowest first.
     * With ``num_tasks`` = n, each task asks for num_gpus / n; whole parts add up, fractional parts stay n separate
-      fractions (four halves are not two wholes), placed one by one on any node of one type. 2.5 GPUs in one task are
-      two whole GPUs and a half on one node: the node with the fewest free GPUs that holds both.
+      fractions (four halves are not two wholes). Unless it must be on one node, a job of several fractions counts as
+      wide: its whole GPUs first, then its fractions one by one, on any nodes of one type. 2.5 GPUs in one task are two
+      whole GPUs and a half on one node: the node with the fewest free GPUs that holds both.
 """
 
 from __future__ import annotations

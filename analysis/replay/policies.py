@@ -95,8 +95,9 @@ def policy(*, trait: Trait) -> Callable[[Key], Key]:
     return register
 
 
-def _predicted_gpu_s() -> pl.Expr:
-    return pl.col("num_gpus") * pl.col("predicted_duration_s")
+def _predicted_gpu_time() -> pl.Expr:
+    # In milli-GPUs times microseconds: whole numbers, exact up to 2**53, so that equal products are equal.
+    return (pl.col("num_gpus") * 1e3).round() * (pl.col("predicted_duration_s") * 1e6).round()
 
 
 @policy(trait="strict")
@@ -120,7 +121,7 @@ def qssf() -> pl.Expr:
     .. [1] Q. Hu et al., "Characterization and Prediction of Deep Learning Workloads in Large-Scale GPU Datacenters",
        SC 2021, doi:10.1145/3458817.3476223. (There with preemption off, as here.)
     """
-    return _predicted_gpu_s()
+    return _predicted_gpu_time()
 
 
 @policy(trait="skip")
@@ -138,7 +139,7 @@ def sjf_skip() -> pl.Expr:
 @policy(trait="skip")
 def qssf_skip() -> pl.Expr:
     """Least (predicted) GPU time first, passing over what does not fit."""
-    return _predicted_gpu_s()
+    return _predicted_gpu_time()
 
 
 @policy(trait="fastest")
@@ -150,7 +151,7 @@ def sjf_fastest() -> pl.Expr:
 @policy(trait="fastest")
 def qssf_fastest() -> pl.Expr:
     """Least (predicted) GPU time over the (job, GPU type) pairs that fit now."""
-    return _predicted_gpu_s()
+    return _predicted_gpu_time()
 
 
 @policy(trait="easy")
