@@ -7,7 +7,9 @@ lists, every placement looks at every node. Tests hold the compiled engine again
 from __future__ import annotations
 
 import bisect
+import functools
 import heapq
+import itertools
 import operator
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -53,6 +55,23 @@ ORDERS: dict[str, tuple[str, Callable[[Job, int], int]]] = {
 
 
 @dataclass
+class Reservation:
+    """What EASY keeps for the head of a queue during one pass."""
+
+    shadow: int  # the earliest instant at which the head fits, by predicted ends
+    later: Rooms  # what is free then, without the head
+    grant: Grant  # what the head takes of it
+    answers: dict[object, Grant | None] = field(default_factory=dict)
+    hopeless: set[int] = field(default_factory=set)  # kinds of jobs that do not fit in this pass any more
+
+    def same(self, question: object, answer: Callable[[], Grant | None]) -> Grant | None:
+        """Equal jobs get equal answers until somebody starts; looked up again only then."""
+        if question not in self.answers:
+            self.answers[question] = answer()
+        return self.answers[question]
+
+
+@dataclass
 class Engine:
     jobs: list[Job]  # by (submission, id): a job's number is its place here
     nodes: list[Node]  # by id
@@ -78,6 +97,8 @@ class Engine:
         self.site_of = [self.sites.get(job.vc if has_vcs else None) for job in self.jobs]
         self.vc_of = [job.vc if has_vcs else None for job in self.jobs]
         self.asks = [self.judge(j) for j in range(len(self.jobs))]
+        numbers: dict[Ask | None, int] = {}
+        self.kinds = [numbers.setdefault(ask, len(numbers)) for ask in self.asks]  # equal asks, one number
         self.ends: list[tuple[int, int]] = []
         self.running: dict[str | None, dict[int, tuple[int, Grant]]] = {vc: {} for vc in self.sites}
 
@@ -225,44 +246,51 @@ class Engine:
         queue = self.queues[vc]
         if not queue:
             return started
-        shadow, later, reserved = self.reserve(queue[0][1], now)
+        reservation = self.reserve(queue[0][1], now)
         kept = queue[:1]
         for place in queue[1:]:
-            if self.backfill(place[1], now, shadow, later, reserved):
+            if self.kinds[place[1]] not in reservation.hopeless and self.backfill(place[1], now, reservation):
                 started += 1
             else:
                 kept.append(place)
         queue[:] = kept
         return started
 
-    def reserve(self, head: int, now: int) -> tuple[int, Rooms, Grant]:
-        """The shadow time, what is free then without the head, and what the head takes of it."""
+    def reserve(self, head: int, now: int) -> Reservation:
+        """The earliest instant at which the head fits, as far as is predicted."""
         vc = self.vc_of[head]
-        ends = [(end if end > now else now + 1, grant) for end, grant in self.running[vc].values()]
+        ends = sorted((max(end, now + 1), grant) for end, grant in self.running[vc].values())
         later = [list(devices) for devices in self.rooms]
-        for instant in sorted({end for end, _ in ends}):
-            for n, d, milli in (item for end, grant in ends if end == instant for item in grant):
+        for instant, ending in itertools.groupby(ends, key=lambda run: run[0]):
+            for n, d, milli in (item for _, grant in ending for item in grant):
                 later[n][d] += milli
-            reserved = self.site_of[head].place(later, self.asks[head])
-            if reserved is not None:
-                return instant, later, reserved
+            grant = self.site_of[head].place(later, self.asks[head])
+            if grant is not None:
+                return Reservation(instant, later, grant)
         never = "the head would not fit even if all jobs had ended"
         raise AssertionError(never)
 
-    def backfill(self, j: int, now: int, shadow: int, later: Rooms, reserved: Grant) -> bool:
+    def backfill(self, j: int, now: int, reservation: Reservation) -> bool:
         """Start a job that leaves the head alone, if it fits now."""
-        grant = self.find(j)
+        grant = reservation.same(self.kinds[j], lambda: self.find(j))
         if grant is None:
+            reservation.hopeless.add(self.kinds[j])
             return False
-        if now + self.predicted_on(j, self.nodes[grant[0][0]].gpu_type) > shadow:
-            grant = self.site_of[j].place(beside(self.rooms, later, reserved), self.asks[j])
+        if not self.ends_by(reservation.shadow, j, grant, now):
+            seen = functools.partial(beside, self.rooms, reservation.later, reservation.grant)
+            grant = reservation.same(("beside", self.kinds[j]), lambda: self.site_of[j].place(seen(), self.asks[j]))
             if grant is None:
                 return False
-            if now + self.predicted_on(j, self.nodes[grant[0][0]].gpu_type) > shadow:
+            if not self.ends_by(reservation.shadow, j, grant, now):
                 for n, d, milli in grant:
-                    later[n][d] -= milli
+                    reservation.later[n][d] -= milli
         self.start(j, grant, now)
+        reservation.answers.clear()
         return True
+
+    def ends_by(self, shadow: int, j: int, grant: Grant, now: int) -> bool:
+        """Tell whether a job that starts now is predicted to end by the shadow time."""
+        return now + self.predicted_on(j, self.nodes[grant[0][0]].gpu_type) <= shadow
 
 
 def beside(rooms: Rooms, later: Rooms, reserved: Grant) -> Rooms:
