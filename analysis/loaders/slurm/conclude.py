@@ -17,7 +17,7 @@ from analysis.loaders.slurm.records import TIMES
 from analysis.loaders.slurm.results import attempts_table, rejects_table, usage_table
 from analysis.trace import LoadReport, Trace, TraceMeta
 
-__all__ = ["conclude_trace"]
+__all__ = ["conclude_trace", "name_jobs"]
 
 COVERAGE: Final = (
     "jobs in the states and the window that sacct was asked for; jobs that ended before it, were submitted after it, "
@@ -47,7 +47,7 @@ def conclude_trace(source: Source) -> Trace:
         return Trace(schema.empty_table("jobs"), meta=_replace(meta, report), tables={"nodes": nodes})
     done = assemble(*source.take())
     notes = _notes(source, done)
-    job_ids = _job_ids(done.jobs)
+    job_ids = name_jobs(done.jobs)
     tables = {
         "nodes": nodes,
         "attempts": attempts_table(done.runs, job_ids),
@@ -94,7 +94,7 @@ def _partial(source: Source, done: Assembled) -> pl.DataFrame:
     ).drop(*GATHERED, *absent, "num_steps", strict=False)
 
 
-def _job_ids(jobs: pl.DataFrame) -> pl.Series:
+def name_jobs(jobs: pl.DataFrame) -> pl.Series:
     """The id that sacct shows; with the cluster before it if there are several, and, where users share it, more."""
     several = jobs["cluster"].drop_nulls().n_unique() > 1
     name = pl.concat_str("cluster", "key", separator="/", ignore_nulls=True) if several else pl.col("key")
