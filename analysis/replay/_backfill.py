@@ -13,7 +13,10 @@ from analysis.replay._prepare import Prepared
 from analysis.replay._queues import Queues
 
 NOBODY: Final = constant(1 << 62)
-NUM_RESERVED, NUM_WALKED, NUM_FRONTIER = 0, 1, 2
+NUM_RESERVED, NUM_WALKED = 0, 1
+#: In place of a heap place: the job is on the sorted list.
+NEAR: Final = constant(-1)
+SLACK: Final = 64
 
 
 class Backfill(NamedTuple):
@@ -31,19 +34,20 @@ class Backfill(NamedTuple):
     first: I64  # [C] rank of the first waiting job, NOBODY if none waits
     vc_classes: I64  # [V + 1]
     fresh: I64  # [C] 1: somebody came since the last pass
-    # Running jobs of each VC, an indexed heap by predicted end.
-    end: I64  # [n]
-    runner: I64  # [n]
-    runner0: I64  # [V]
+    # Running jobs of each VC by predicted end: the next few as a sorted list, the others in an indexed heap.
+    due: I64  # [n] predicted end of a job
+    runner0: I64  # [V] both of VC v begin here
+    near: I64  # [n] jobs on the list
+    num_near: I64  # [V]
+    end: I64  # [n] predicted ends in the heap …
+    runner: I64  # [n] … and their jobs
     runners: I64  # [V]
-    at: I64  # [n] place of a job in its VC's heap
+    at: I64  # [n] place of a job in its VC's heap, or NEAR
     # What the last pass of a VC left behind: see _easy.
     settled: I64  # [V]
     last_head: I64  # [V]
     # The reservation that a pass works with.
     counts: I64
-    frontier: I64
-    walked: I64
     node: I64  # reserved nodes …
     place_of: I64  # [N] … and where each stands there, plus 1; 0 = not reserved
     whole: I64  # wholly free GPUs that the head takes on each
@@ -80,6 +84,9 @@ def make_backfill(prepared: Prepared, queues: Queues) -> Backfill:
         first=np.full(len(classes), NOBODY, dtype=np.int64),
         vc_classes=np.searchsorted(classes[:, _place.VC], np.arange(prepared.num_vcs + 1)).astype(np.int64),
         fresh=np.zeros(len(classes), dtype=np.int64),
+        due=np.empty(n, dtype=np.int64),
+        near=np.empty(n, dtype=np.int64),
+        num_near=np.zeros(prepared.num_vcs, dtype=np.int64),
         end=np.empty(n, dtype=np.int64),
         runner=np.empty(n, dtype=np.int64),
         runner0=(np.cumsum(vc_jobs) - vc_jobs).astype(np.int64),
@@ -87,9 +94,7 @@ def make_backfill(prepared: Prepared, queues: Queues) -> Backfill:
         at=np.empty(n, dtype=np.int64),
         settled=np.zeros(prepared.num_vcs, dtype=np.int64),
         last_head=np.full(prepared.num_vcs, -1, dtype=np.int64),
-        counts=np.zeros(3, dtype=np.int64),
-        frontier=np.empty(n + 1, dtype=np.int64),
-        walked=np.empty(n, dtype=np.int64),
+        counts=np.zeros(2, dtype=np.int64),
         node=np.empty(num_nodes, dtype=np.int64),
         place_of=np.zeros(num_nodes, dtype=np.int64),
         whole=np.zeros(num_nodes, dtype=np.int64),
@@ -167,16 +172,16 @@ def rise(b: Backfill, base: int, i: int, time: int, job: int) -> None:
     settle(b, base, i, time, job)
 
 
-@melted
-def add_runner(b: Backfill, vc: int, job: int, time: int) -> None:
-    """Note that a job runs and when it is predicted to end."""
+@compiled
+def push_far(b: Backfill, vc: int, job: int) -> None:
+    """Add a running job to the heap."""
     b.runners[vc] += 1
-    rise(b, b.runner0[vc], b.runners[vc] - 1, time, job)
+    rise(b, b.runner0[vc], b.runners[vc] - 1, b.due[job], job)
 
 
-@melted
-def drop_runner(b: Backfill, vc: int, job: int) -> None:
-    """Forget a running job."""
+@compiled
+def drop_far(b: Backfill, vc: int, job: int) -> None:
+    """Take a running job out of the heap."""
     base, hole = b.runner0[vc], b.at[job]
     b.runners[vc] -= 1
     n = b.runners[vc]
@@ -198,51 +203,74 @@ def drop_runner(b: Backfill, vc: int, job: int) -> None:
 
 
 @melted
-def walk_begin(b: Backfill, vc: int) -> None:
-    """Start to walk the running jobs of a VC by predicted end, leaving the heap as it is."""
-    b.counts[NUM_WALKED] = 0
-    b.counts[NUM_FRONTIER] = 0
-    if b.runners[vc] > 0:
-        push_frontier(b, b.runner0[vc], ZERO)
+def place_near(b: Backfill, vc: int, time: int) -> int:
+    """Place on the sorted list of the first job that is predicted to end at a time or later."""
+    base, low, high = b.runner0[vc], ZERO, b.num_near[vc]
+    while low < high:
+        middle = (low + high) >> 1
+        if b.due[b.near[base + middle]] < time:
+            low = middle + 1
+        else:
+            high = middle
+    return int(low)
 
 
-@compiled
-def push_frontier(b: Backfill, base: int, place: int) -> None:
-    """Add a place of the heap to those that may come next."""
-    i, time = b.counts[NUM_FRONTIER], b.end[base + place]
-    b.counts[NUM_FRONTIER] += 1
-    while i > 0:
-        up = (i - 1) >> 1
-        if b.end[base + b.frontier[up]] <= time:
-            break
-        b.frontier[i] = b.frontier[up]
-        i = up
-    b.frontier[i] = place
+@melted
+def add_runner(b: Backfill, vc: int, job: int, time: int) -> None:
+    """Note that a job runs and when it is predicted to end."""
+    b.due[job] = time
+    base, n = b.runner0[vc], b.num_near[vc]
+    if n == 0 or time > b.due[b.near[base + n - 1]]:
+        push_far(b, vc, job)
+        return
+    place = place_near(b, vc, time)
+    for i in range(base + n, base + place, -1):
+        b.near[i] = b.near[i - 1]
+    b.near[base + place] = job
+    b.at[job] = NEAR
+    b.num_near[vc] = n + 1
+
+
+@melted
+def drop_runner(b: Backfill, vc: int, job: int) -> None:
+    """Forget a running job."""
+    if b.at[job] != NEAR:
+        drop_far(b, vc, job)
+        return
+    i = b.runner0[vc] + place_near(b, vc, b.due[job])
+    while b.near[i] != job:
+        i += 1
+    b.num_near[vc] -= 1
+    for k in range(i, b.runner0[vc] + b.num_near[vc]):
+        b.near[k] = b.near[k + 1]
+
+
+@melted
+def next_due(b: Backfill, vc: int, place: int) -> int:
+    """Predicted end of the running job at a place in the order of predicted ends; NOBODY beyond the last."""
+    base = b.runner0[vc]
+    if place < b.num_near[vc]:
+        return int(b.due[b.near[base + place]])
+    return int(b.end[base]) if b.runners[vc] > 0 else NOBODY
 
 
 @melted
 def walk_next(b: Backfill, vc: int) -> int:
-    """Next running job by predicted end; what it holds is to be given back by the caller."""
-    base = b.runner0[vc]
-    place = b.frontier[0]
-    b.counts[NUM_FRONTIER] -= 1
-    n = b.counts[NUM_FRONTIER]
-    last = b.frontier[n]
-    i = ZERO
-    while True:
-        down = 2 * i + 1
-        if down >= n:
-            break
-        if down + 1 < n and b.end[base + b.frontier[down + 1]] < b.end[base + b.frontier[down]]:
-            down += 1
-        if b.end[base + b.frontier[down]] >= b.end[base + last]:
-            break
-        b.frontier[i] = b.frontier[down]
-        i = down
-    b.frontier[i] = last
-    for child in range(2 * place + 1, min(2 * place + 3, b.runners[vc])):
-        push_frontier(b, base, child)
-    job = b.runner[base + place]
-    b.walked[b.counts[NUM_WALKED]] = job
-    b.counts[NUM_WALKED] += 1
-    return int(job)
+    """Next running job by predicted end; the list grows from the heap as far as somebody walks."""
+    base, place = b.runner0[vc], b.counts[NUM_WALKED]
+    if place == b.num_near[vc]:
+        job = b.runner[base]
+        drop_far(b, vc, job)
+        b.near[base + place] = job
+        b.at[job] = NEAR
+        b.num_near[vc] = place + 1
+    b.counts[NUM_WALKED] = place + 1
+    return int(b.near[base + place])
+
+
+@melted
+def shorten(b: Backfill, vc: int) -> None:
+    """Put the end of the list back into the heap if it is much longer than what was walked."""
+    while b.num_near[vc] > 2 * b.counts[NUM_WALKED] + SLACK:
+        b.num_near[vc] -= 1
+        push_far(b, vc, b.near[b.runner0[vc] + b.num_near[vc]])

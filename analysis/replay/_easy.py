@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from typing import Final
 
-from analysis.replay._backfill import NOBODY, Backfill, add_runner, drop_runner, first_within, leave, wait
+from analysis.replay._backfill import (
+    NOBODY,
+    Backfill,
+    add_runner,
+    drop_runner,
+    first_within,
+    leave,
+    next_due,
+    shorten,
+    wait,
+)
 from analysis.replay._compiled import ZERO, compiled, constant, melted
 from analysis.replay._place import ANY_TYPE, NOWHERE, fitting_type
 from analysis.replay._reserve import find_shadow, hide, outlast, show
@@ -63,7 +73,7 @@ def head_rank(b: Backfill, vc: int) -> int:
 @melted
 def is_overdue(b: Backfill, vc: int, now: int) -> bool:
     """Tell whether a running job should have ended already."""
-    return bool(b.runners[vc] > 0 and b.end[b.runner0[vc]] <= now)
+    return bool(next_due(b, vc, ZERO) <= now)
 
 
 @melted
@@ -85,6 +95,7 @@ def easy_pass(s: State, b: Backfill, vc: int, now: int) -> None:
         b.settled[vc] = known if known != UNKNOWN else NONE_FITS
         return
     shadow = find_shadow(s, b, s.work.classes[s.work.job_class[s.queues.place_at[head]]], now)
+    shorten(b, vc)
     started = backfill(s, b, vc, num_live, now, shadow)
     b.settled[vc] = NONE_MAY if started == 0 and not is_overdue(b, vc, now) else UNKNOWN
 

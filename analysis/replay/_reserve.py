@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from analysis.replay._backfill import (
-    NUM_FRONTIER,
+    NOBODY,
     NUM_RESERVED,
     NUM_WALKED,
     Backfill,
-    walk_begin,
+    next_due,
     walk_next,
 )
 from analysis.replay._bits import I64
@@ -44,20 +44,20 @@ def find_shadow(s: State, b: Backfill, row: I64, now: int) -> int:
     Running jobs are given back by predicted end, one instant after the other, until the job fits; then all is undone.
     """
     vc = row[VC]
-    walk_begin(b, vc)
+    b.counts[NUM_WALKED] = 0
     forget(s.hw, b)
     if len(s.hw.room) == 0 and row[MODE] == ON_ONE_NODE:
         return find_node(s, b, row, now)
     shadow = now
-    while b.counts[NUM_FRONTIER] > 0:
-        time = max(b.end[b.runner0[vc] + b.frontier[0]], now + 1)
+    while next_due(b, vc, b.counts[NUM_WALKED]) < NOBODY:
+        time = max(next_due(b, vc, b.counts[NUM_WALKED]), now + 1)
         if time > shadow and shadow > now and fitting_type(s.hw, row, ANY_TYPE, s.log.scratch) != NOWHERE:
             break
         give_back(s, walk_next(b, vc))
         shadow = time
     note_rooms(s, b, row)
     for k in range(b.counts[NUM_WALKED]):
-        job = b.walked[k]
+        job = b.near[b.runner0[vc] + k]
         retake(s.hw, s.log.held, s.work.first_entry[job], s.log.stop_entry[job])
     return shadow
 
@@ -67,8 +67,8 @@ def find_node(s: State, b: Backfill, row: I64, now: int) -> int:
     """Do what ``find_shadow`` does, where one node takes it all: then it is enough to count, node by node."""
     hw, held, vc = s.hw, s.log.held, row[VC]
     shadow, fits = now, False
-    while b.counts[NUM_FRONTIER] > 0:
-        time = max(b.end[b.runner0[vc] + b.frontier[0]], now + 1)
+    while next_due(b, vc, b.counts[NUM_WALKED]) < NOBODY:
+        time = max(next_due(b, vc, b.counts[NUM_WALKED]), now + 1)
         if fits and time > shadow:
             break
         job = walk_next(b, vc)
@@ -80,7 +80,7 @@ def find_node(s: State, b: Backfill, row: I64, now: int) -> int:
                 fits = True
     best, best_free = NOWHERE, FAR
     for k in range(b.counts[NUM_WALKED]):
-        job = b.walked[k]
+        job = b.near[b.runner0[vc] + k]
         for e in range(s.work.first_entry[job], s.log.stop_entry[job]):
             node = held.item[e]
             free = hw.free[node] + b.freed[node]
