@@ -8,7 +8,7 @@ from typing import Final
 import polars as pl
 
 from analysis.loaders.slurm.blocks import LINE
-from analysis.loaders.slurm.records import HET
+from analysis.loaders.slurm.steps import HET
 
 __all__ = ["array_tasks", "expand_arrays", "merge_het"]
 

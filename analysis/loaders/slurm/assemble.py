@@ -9,7 +9,7 @@ import polars as pl
 
 from analysis.loaders.slurm.arrays import array_tasks, expand_arrays, merge_het
 from analysis.loaders.slurm.blocks import LINE
-from analysis.loaders.slurm.records import gather_steps
+from analysis.loaders.slurm.steps import gather_steps
 
 __all__ = ["JOB", "Assembled", "assemble"]
 
@@ -30,7 +30,7 @@ class Assembled:
     runs : DataFrame
         ``owner`` (row of the job in ``jobs``), ``attempt``, ``start_time``, ``end_time``, ``hosts``, ``num_gpus``.
     measured : DataFrame
-        ``owner``, and what `records.read_steps` gives.
+        ``owner``, and what `steps.read_steps` gives.
     rejects : DataFrame
         As ``schema.REJECTS``, ``file`` by number, without text: unreadable lines, lines seen twice.
     orphans : DataFrame
@@ -60,7 +60,7 @@ def assemble(blocks: list[pl.DataFrame], steps: pl.DataFrame) -> Assembled:
         From `records.read_records`, of all files, with the same columns; the list is emptied, so that memory is given
         back on the way.
     steps : DataFrame
-        From `records.read_steps`.
+        From `steps.read_steps`.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""From the text of an export to typed records (one per line of an allocation) and the measurements of its steps."""
+"""From the text of an export to typed records, one per line of an allocation."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ import polars as pl
 from analysis import metrics, schema
 from analysis.loaders.slurm import grammar
 from analysis.loaders.slurm.blocks import LINE, UNDECODABLE
-from analysis.loaders.slurm.grammar import MIB_PER_GIB, STATES, over_distinct
+from analysis.loaders.slurm.fields import count_of, field_of, job_key, once, said, select
+from analysis.loaders.slurm.grammar import STATES
 from analysis.loaders.slurm.hostlist import NO_HOSTS
-from analysis.loaders.slurm.layout import IDS
+from analysis.loaders.slurm.resources import with_resources
 from analysis.loaders.slurm.times import SHIFT, TimeReader, settle_autumn
 
-__all__ = ["HET", "Reading", "gather_steps", "is_step", "read_records", "read_steps", "step_owner"]
+__all__ = ["TIMES", "Reading", "read_records"]
 
 TIMES: Final = {"Submit": "submit_time", "Eligible": "eligible_time", "Start": "start_time", "End": "end_time"}
 #: Fields that have a place in the tables; any other one goes into ``extra``.
@@ -31,12 +32,9 @@ TAKEN: Final = frozenset(
 )
 #: Fields with few different values.
 REPEATED: Final = {"cluster": "Cluster", "user": "User", "account": "Account", "hosts": "NodeList"}
-#: A heterogeneous job's component.
-HET: Final = r"^(\d+)\+(\d+)$"
 #: A field of which a sample has so many rows per value is kept as categories.
 ROWS_PER_VALUE: Final = 20
 SAMPLE: Final = 1000
-NOTHING: Final = ("", "None", "N/A", "(null)")
 
 
 @dataclass
@@ -62,107 +60,6 @@ class Reading:
     names_gpus: bool = False
     num_settled: int = 0
     repeated: set[str] | None = None
-
-
-def _field(frame: pl.DataFrame, *names: str) -> pl.Expr:
-    """The first of some fields that the export has and that is not blank."""
-    have = [pl.col(name) for name in names if name in frame.columns]
-    return pl.coalesce(*have) if have else _null(pl.String)
-
-
-def _select(frame: pl.DataFrame, **columns: pl.Expr) -> pl.DataFrame:
-    """Columns of a frame's own height, also where all of them are constants."""
-    return frame.select(LINE, **columns).drop(LINE)
-
-
-def _null(dtype: type[pl.DataType] | pl.DataType) -> pl.Expr:
-    return pl.lit(None, dtype=dtype)
-
-
-def _said(text: pl.Expr) -> pl.Expr:
-    """A text without blanks around it; null where it is one of the words for nothing."""
-    bare = text.str.strip_chars()
-    return pl.when(~bare.is_in(list(NOTHING))).then(bare)
-
-
-def _once(frame: pl.DataFrame, name: str, **columns: pl.Expr) -> pl.DataFrame:
-    """Read a field of few different values, called "x" in the expressions, once per value."""
-    return over_distinct(_select(frame, x=_field(frame, name))["x"], **columns)
-
-
-def _count(frame: pl.DataFrame, *names: str) -> pl.Expr:
-    """The first of some numeric fields that is above 0."""
-    values = [pl.col(name).cast(pl.Float64, strict=False) for name in names if name in frame.columns]
-    return pl.coalesce(*(pl.when(value > 0).then(value) for value in values)) if values else _null(pl.Float64)
-
-
-def job_key(frame: pl.DataFrame) -> pl.Expr:
-    """The id that a line shows: JobID (``77_2``, ``90+1``) where the export has it, else JobIDRaw."""
-    return _field(frame, *IDS)
-
-
-def is_step(frame: pl.DataFrame) -> pl.Series:
-    """Which lines are of steps (``88.batch``); the dots of a cut list of array tasks are none."""
-    key = job_key(frame)
-    dotted = key.str.contains(".", literal=True) & ~key.str.contains("[", literal=True)
-    return _select(frame, x=dotted.fill_null(value=False))["x"]
-
-
-def step_owner(frame: pl.DataFrame) -> dict[str, pl.Expr]:
-    """Whose steps lines are: the job's cluster and key, without the component of a heterogeneous job."""
-    key = job_key(frame)
-    job = key.str.head(key.str.find(".", literal=True))
-    return {
-        "cluster": _field(frame, "Cluster").cast(pl.Categorical),
-        "key": pl.when(job.str.contains("+", literal=True)).then(job.str.extract(HET, 1)).otherwise(job),
-    }
-
-
-def read_steps(frame: pl.DataFrame) -> pl.DataFrame:
-    """What the steps of each job measured.
-
-    Parameters
-    ----------
-    frame : DataFrame
-        Lines whose id has a dot.
-
-    Returns
-    -------
-    DataFrame, one row per job
-        ``cluster``, ``key`` (of the job), ``num_steps``, and the largest ``max_rss_mib``, ``gpu_util`` (percent,
-        over all GPUs), ``gpu_mem_mib`` of its steps; null where not measured.
-    """
-    rss = _null(pl.Float64)
-    if "MaxRSS" in frame.columns:
-        # Without a suffix sacct means bytes here.
-        suffix = pl.col("MaxRSS").str.tail(1)
-        is_digit = suffix.str.contains(r"\d")
-        number = (
-            pl.when(is_digit).then("MaxRSS").otherwise(pl.col("MaxRSS").str.head(-1)).cast(pl.Float64, strict=False)
-        )
-        rss = number * suffix.replace_strict(grammar.SCALES, default=1.0, return_dtype=pl.Float64) / grammar.SCALES["M"]
-    measured = _select(
-        frame,
-        **step_owner(frame),
-        max_rss_mib=rss,
-        gpu_util=_amounts(frame, "gres/gpuutil", "TRESUsageInTot", "TRESUsageInAve"),
-        # gpumem is counted in bytes.
-        gpu_mem_mib=_amounts(frame, "gres/gpumem", "TRESUsageInMax", "TRESUsageInTot") / grammar.SCALES["M"],
-    )
-    return gather_steps(measured.with_columns(num_steps=pl.lit(1, dtype=pl.Int64)))
-
-
-def gather_steps(steps: pl.DataFrame) -> pl.DataFrame:
-    """One row per job of rows per step, or per job and block."""
-    most = [pl.col("max_rss_mib", "gpu_util", "gpu_mem_mib").max(), pl.col("num_steps").sum()]
-    if not steps["cluster"].count():
-        return steps.group_by("key").agg(pl.col("cluster").first(), *most)
-    return steps.group_by("cluster", "key").agg(most).select("key", "cluster", pl.exclude("key", "cluster"))
-
-
-def _amounts(frame: pl.DataFrame, what: str, *names: str) -> pl.Expr:
-    amounts = [grammar.tres_amount(pl.col(name), what) for name in names if name in frame.columns]
-    return pl.coalesce(*amounts) if amounts else _null(pl.Float64)
 
 
 def read_records(frame: pl.DataFrame, reading: Reading, *, file: int) -> pl.DataFrame:
@@ -192,7 +89,8 @@ def read_records(frame: pl.DataFrame, reading: Reading, *, file: int) -> pl.Data
     no_id = pl.when(~is_id).then(pl.lit("no_id"))
     problem_ = pl.coalesce(no_id, pl.lit(problem)).cast(pl.Categorical)
     table = table.with_columns(_problem=problem_, _file=pl.lit(file, dtype=pl.UInt16))
-    table = _with_resources(table, frame, reading)
+    table, names_gpus = with_resources(table, frame)
+    reading.names_gpus |= names_gpus
     table = table.with_columns(**_whether_it_ran(frame)).with_columns(run_s=_run_s())
     return table.with_columns(_extra(table, frame, reading)).drop("gpu_types")
 
@@ -233,14 +131,14 @@ def _read_times(frame: pl.DataFrame, reading: Reading) -> tuple[pl.DataFrame, pl
 
 def _read_words(frame: pl.DataFrame) -> pl.DataFrame:
     x = pl.col("x")
-    full = grammar.full_state(_said(x))
+    full = grammar.full_state(said(x))
     mapped = full.replace_strict(STATES, default="unknown", return_dtype=pl.String)
     status = pl.when(full.is_not_null()).then(mapped).cast(schema.STATUS)
-    states = _once(frame, "State", status_raw=full.cast(pl.Categorical), status=status)
-    names = _said(x).str.split(",").list.eval(pl.element().str.strip_chars().str.strip_chars_end("*"))
-    partitions = _once(frame, "Partition", vc=names.list.first().cast(pl.Categorical))
-    repeated = {name: _field(frame, raw).cast(pl.Categorical) for name, raw in REPEATED.items()}
-    plain = _select(frame, key=job_key(frame), job_name=_field(frame, "JobName"), **repeated)
+    states = once(frame, "State", status_raw=full.cast(pl.Categorical), status=status)
+    names = said(x).str.split(",").list.eval(pl.element().str.strip_chars().str.strip_chars_end("*"))
+    partitions = once(frame, "Partition", vc=names.list.first().cast(pl.Categorical))
+    repeated = {name: field_of(frame, raw).cast(pl.Categorical) for name, raw in REPEATED.items()}
+    plain = select(frame, key=job_key(frame), job_name=field_of(frame, "JobName"), **repeated)
     return pl.concat([plain, states, partitions], how="horizontal")
 
 
@@ -250,19 +148,19 @@ def _seconds(frame: pl.DataFrame, raw: str | None, text: str) -> pl.Series:
     number = frame[raw].cast(pl.Float64, strict=False) if raw in frame.columns else nothing
     if text not in frame.columns or not number.null_count():
         return number
-    written = _once(frame, text, s=grammar.duration_s(pl.col("x")))["s"]
+    written = once(frame, text, s=grammar.duration_s(pl.col("x")))["s"]
     return number.zip_with(number.is_not_null(), written)
 
 
 def _read_numbers(frame: pl.DataFrame, reading: Reading) -> pl.DataFrame:
-    counts = _select(
+    counts = select(
         frame,
-        restarts=_count(frame, "Restarts"),
-        alloc_nodes=_count(frame, "NNodes", "AllocNodes"),
-        req_nodes=_count(frame, "ReqNodes"),
-        alloc_cpus=_count(frame, "NCPUS", "AllocCPUS"),
-        req_cpus=_count(frame, "ReqCPUS"),
-        req_mem=_field(frame, "ReqMem"),
+        restarts=count_of(frame, "Restarts"),
+        alloc_nodes=count_of(frame, "NNodes", "AllocNodes"),
+        req_nodes=count_of(frame, "ReqNodes"),
+        alloc_cpus=count_of(frame, "NCPUS", "AllocCPUS"),
+        req_cpus=count_of(frame, "ReqCPUS"),
+        req_mem=field_of(frame, "ReqMem"),
     )
     run, suspended = _seconds(frame, "ElapsedRaw", "Elapsed"), _seconds(frame, None, "Suspended")
     limit = _read_limit(frame, reading)
@@ -277,13 +175,13 @@ def _read_limit(frame: pl.DataFrame, reading: Reading) -> pl.Series:
             continue
         written = grammar.limit_s(pl.col("x"), partition_limits={})
         is_partitions = pl.col("x").str.to_uppercase() == grammar.PARTITION_LIMIT
-        found = _once(frame, name, s=written, of_partition=is_partitions.fill_null(value=False))
+        found = once(frame, name, s=written, of_partition=is_partitions.fill_null(value=False))
         limit = found["s"]
         if found["of_partition"].any() and reading.partition_limits:
             pairs = {key.casefold(): value for key, value in reading.partition_limits.items()}
             first = pl.col("x").str.extract(r"^\s*([^,*]+)", 1).str.strip_chars().str.to_lowercase()
             of_partition = first.replace_strict(pairs, default=None, return_dtype=pl.Float64)
-            limit = limit.zip_with(~found["of_partition"], _once(frame, "Partition", s=of_partition)["s"])
+            limit = limit.zip_with(~found["of_partition"], once(frame, "Partition", s=of_partition)["s"])
         limits = limits.zip_with(limits.is_not_null(), limit)
     return limits
 
@@ -292,46 +190,6 @@ def _run_s() -> pl.Expr:
     """Elapsed where the export has it; else end - start without the pauses."""
     span = (pl.col("end_time") - pl.col("start_time")).dt.total_microseconds() / metrics.US_PER_S
     return pl.coalesce("run_s", span - pl.col("suspended_s").fill_null(0))
-
-
-def _parse_tres(frame: pl.DataFrame, name: str) -> pl.Series:
-    """Everything that a TRES or GRES field says, as a struct; each distinct text is read once."""
-    text = _said(pl.col("x"))
-    of_gpus = grammar.tres_gpus(text) if name.endswith("TRES") else grammar.gres_gpus(text)
-    amounts = {what: grammar.tres_amount(text, what) for what in ("cpu", "mem", "node")}
-    columns = {expression.meta.output_name(): expression for expression in of_gpus}
-    columns["gpu_type"] = columns["gpu_type"].cast(pl.Categorical)
-    columns["gpu_types"] = columns["gpu_types"].list.join(",").cast(pl.Categorical)
-    return _once(frame, name, **columns, **amounts, has_text=text.is_not_null()).to_struct(name)
-
-
-def _with_resources(table: pl.DataFrame, frame: pl.DataFrame, reading: Reading) -> pl.DataFrame:
-    """GPUs, processors, nodes and memory: what was allocated, else what was requested."""
-    names = ("AllocTRES", "AllocGRES", "ReqTRES", "ReqGRES")
-    parsed = pl.DataFrame([_parse_tres(frame, name) for name in names])
-    says_gpus = parsed.select(pl.any_horizontal(pl.col(name).struct.field("names_gpus") for name in names)).to_series()
-    reading.names_gpus |= bool(says_gpus.any())
-
-    def of(name: str, what: str) -> pl.Expr:
-        return pl.col(name).struct.field(what)
-
-    whole = pl.concat([table, parsed], how="horizontal").with_columns(
-        num_nodes=pl.coalesce("alloc_nodes", of("AllocTRES", "node"), "req_nodes", of("ReqTRES", "node")),
-        num_cpus=pl.coalesce("alloc_cpus", of("AllocTRES", "cpu"), "req_cpus", of("ReqTRES", "cpu")),
-    )
-    # An old request is per node; everything that was allocated, and a requested TRES, is a total.
-    gpus = [of(name, "gpus") for name in names[:3]] + [of("ReqGRES", "gpus") * pl.col("num_nodes").fill_null(1)]
-    none = pl.when(pl.any_horizontal(of(name, "has_text") for name in names) & ~pl.lit(says_gpus)).then(0.0)
-    mem = grammar.memory_mib(pl.col("req_mem"), num_cpus=pl.col("num_cpus"), num_nodes=pl.col("num_nodes"))
-    whole = whole.with_columns(
-        num_gpus=pl.coalesce(*gpus, none),
-        gpu_type=pl.coalesce(of(name, "gpu_type") for name in names),
-        allowed=pl.coalesce(of("ReqTRES", "gpu_types"), of("ReqGRES", "gpu_types")),
-        gpu_types=pl.coalesce(of("AllocTRES", "gpu_types"), of("AllocGRES", "gpu_types")),
-        mem_gib=pl.coalesce(of("AllocTRES", "mem"), of("ReqTRES", "mem"), mem) / MIB_PER_GIB,
-        num_nodes=pl.col("num_nodes").cast(pl.Int64, strict=False),
-    )
-    return whole.drop(*names, "alloc_nodes", "req_nodes", "alloc_cpus", "req_cpus", "req_mem")
 
 
 def _whether_it_ran(frame: pl.DataFrame) -> dict[str, pl.Expr]:

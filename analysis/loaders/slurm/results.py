@@ -12,7 +12,7 @@ from analysis.loaders.slurm.assemble import Assembled
 from analysis.loaders.slurm.blocks import LINE, Export
 from analysis.loaders.slurm.grammar import MIB_PER_GIB
 from analysis.loaders.slurm.hostlist import expand_column
-from analysis.loaders.slurm.records import is_step, step_owner
+from analysis.loaders.slurm.steps import is_step, step_owner
 
 __all__ = ["attempts_table", "rejects_table", "usage_table"]
 

@@ -44,7 +44,8 @@ from analysis.loaders.slurm.gathered import Source
 from analysis.loaders.slurm.grammar import duration_s
 from analysis.loaders.slurm.layout import HOW, certainty, parse_fields, read_layout
 from analysis.loaders.slurm.nodes import is_partitions, is_scontrol_nodes, is_sinfo, read_partition_limits
-from analysis.loaders.slurm.records import Reading, is_step, read_records, read_steps
+from analysis.loaders.slurm.records import Reading, read_records
+from analysis.loaders.slurm.steps import is_step, read_steps
 from analysis.loaders.slurm.times import TimeReader
 from analysis.loaders.zones import to_utc
 from analysis.trace import Trace

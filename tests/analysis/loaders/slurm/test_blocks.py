@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from analysis.errors import BadFileError, UsageError
@@ -138,6 +138,7 @@ def test_fixed_width_columns_are_refused_with_the_command_to_use(write):
 names = st.text(st.characters(blacklist_categories=("Cs",), blacklist_characters="\r\x00\x1f\x0b\x0c\x1c\x1d\x1e\x85"))
 
 
+@settings(deadline=None)
 @given(names=st.lists(names.filter(lambda text: "|" not in text and "\n" not in text), max_size=20))
 def test_any_names_come_back_as_they_were(tmp_path_factory, names):
     path = tmp_path_factory.mktemp("x") / "a"
@@ -149,6 +150,7 @@ def test_any_names_come_back_as_they_were(tmp_path_factory, names):
     assert (export.rows_in, export.aside) == (len(names), [])
 
 
+@settings(deadline=None)
 @given(names=st.lists(names, max_size=12))
 def test_no_line_is_lost_whatever_the_names_hold(tmp_path_factory, names):
     path = tmp_path_factory.mktemp("x") / "a"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from analysis.loaders.slurm import grammar
@@ -29,6 +29,7 @@ def test_b54_a_negative_duration_stays_negative_and_is_never_turned_round():
     assert column(grammar.duration_s, ["-0:00:16"]) == [-16]
 
 
+@settings(deadline=None)
 @given(st.integers(min_value=0, max_value=10**8))
 def test_every_duration_that_slurm_writes_is_read_back(seconds):
     days, rest = divmod(seconds, 86400)

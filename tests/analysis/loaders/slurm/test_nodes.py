@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from analysis.errors import BadFileError
@@ -63,6 +63,7 @@ def test_what_is_no_host_list_is_refused_by_its_text(text):
         expand_hostlist(text)
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(0, 99_999), min_size=1, max_size=30, unique=True), st.integers(1, 6))
 def test_a_list_of_single_numbers_names_each_host_once(numbers, width):
     text = f"n[{','.join(str(number).zfill(width) for number in numbers)}]"
