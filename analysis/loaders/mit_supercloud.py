@@ -42,6 +42,7 @@ from analysis.loaders.registry import loader
 from analysis.loaders.slurm.assemble import Assembled, assemble
 from analysis.loaders.slurm.conclude import name_jobs
 from analysis.loaders.slurm.results import attempts_table
+from analysis.loaders.zones import BEYOND
 from analysis.trace import Trace, TraceMeta
 
 __all__ = ["read_mit_supercloud"]
@@ -75,15 +76,23 @@ def _id(raw: str) -> Cell:
     return Cell(raw, pl.when(~bare.is_in([*NULLS, *NO_ID])).then(bare))
 
 
+def _seconds(raw: str) -> Cell:
+    """Seconds of this or the next centuries; what is later is unreadable."""
+    cell = number(raw, missing=NULLS)
+    is_beyond = (cell.value >= BEYOND.timestamp()).fill_null(value=False)
+    unreadable = is_beyond if cell.is_unreadable is None else cell.is_unreadable | is_beyond
+    return Cell(raw, pl.when(~is_beyond).then(cell.value), unreadable)
+
+
 COLUMNS: Final = {
     "key": _id("id_job"),
     "user": _id("id_user"),
     "vc": text("partition", missing=("", "\\N")),
     "state": text("state", missing=NULLS),
-    "submit_s": number("time_submit", missing=NULLS),
-    "eligible_s": number("time_eligible", missing=NULLS),
-    "start_s": number("time_start", missing=NULLS),
-    "end_s": number("time_end", missing=NULLS),
+    "submit_s": _seconds("time_submit"),
+    "eligible_s": _seconds("time_eligible"),
+    "start_s": _seconds("time_start"),
+    "end_s": _seconds("time_end"),
     "suspended_s": number("time_suspended", missing=NULLS),
     "limit": number("timelimit", missing=NULLS),
     "hosts": text("nodelist", missing=("", "[]", "\\N", "None assigned")),

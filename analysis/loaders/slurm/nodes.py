@@ -201,8 +201,10 @@ def _scontrol_records(path: Path, first_key: str) -> Iterable[dict[str, str]]:
         )
     for record in re.split(rf"\n\s*\n|\n(?={first_key}=)", text):
         marks = list(KEY.finditer(record))
-        ends = [mark.start() for mark in marks[1:]] + [len(record)]
-        yield {mark[1]: record[mark.end() : end].strip() for mark, end in zip(marks, ends, strict=True)}
+        ends = [*(mark.start() for mark in marks[1:]), len(record)]
+        values = {mark[1]: record[mark.end() : end].strip() for mark, end in zip(marks, ends, strict=False)}
+        if first_key in values:
+            yield values
 
 
 def _rows(hosts: str, partitions: list[str], *, cpus: str | None, memory: str | None) -> list[dict[str, object]]:

@@ -12,7 +12,7 @@ import polars as pl
 
 from analysis import schema
 from analysis.errors import BadFileError
-from analysis.loaders.zones import ZoneNotes, to_utc
+from analysis.loaders.zones import BEYOND, FIRST, ZoneNotes, to_utc
 
 __all__ = ["TimeReader", "settle_autumn"]
 
@@ -88,7 +88,9 @@ class TimeReader:
         self.num_naive += len(naive) - naive.null_count()
         self.num_instants += len(instants) - instants.null_count()
         known, shift = self._in_zone(naive)
-        return (instants.zip_with(instants.is_not_null(), known) if len(rest) else known), shift, is_bad
+        whole = instants.zip_with(instants.is_not_null(), known) if len(rest) else known
+        # A time of another century is a typing error, and no table could hold it.
+        return whole, shift, is_bad | ((whole < FIRST) | (whole >= BEYOND)).fill_null(value=False)
 
     def _usual(self, text: pl.Series) -> pl.Series:
         form = NAIVE_FORMATS[0] if self.time_format is None else self.time_format
@@ -101,7 +103,8 @@ class TimeReader:
         bare = text.str.strip_chars()
         is_missing = bare.is_in(list(MISSING))
         seconds = bare.cast(pl.Int64, strict=False).set(is_missing, None)
-        instants = to_utc(seconds, zone="UTC")
+        # A number without end must stay one that can be told from a time.
+        instants = to_utc(seconds.clip(int(FIRST.timestamp()) - 1, int(BEYOND.timestamp())), zone="UTC")
         open_ = ~is_missing & seconds.is_null()
         own = (self.time_format,) if self.time_format else ()
         has_zone = "%z" in "".join(own)

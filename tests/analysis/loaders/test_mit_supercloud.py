@@ -134,6 +134,15 @@ def test_gpu_series_become_usage_and_series(tmp_path):
     assert (report.rows_in, report.rows_set_aside, report.rejected_by_reason) == (102, 1, {"unreadable_timestamp": 1})
 
 
+def test_a_time_of_no_century_is_set_aside(log):
+    trace = log(
+        "1,9,3,1600000000,99999999999999999999,1600000020,0,60,,,,,,[],normal,",
+        "2,9,3,1600000000,1600000010,1600000020,0,60,,,,,,[],normal,",
+    )
+    assert trace.jobs["job_id"].to_list() == ["2"]
+    assert trace.meta.load_report.rejected_by_reason == {"unreadable_time_start": 1}
+
+
 def test_two_job_tables_are_too_many(tmp_path):
     for name in ("a.csv", "b.csv"):
         (tmp_path / name).write_text(HEADER + "\n")

@@ -130,6 +130,11 @@ def test_sinfo_in_columns_and_by_groups(tmp_path):
     assert nodes.filter(node_id="gpu01")["num_cpus"].item() == 64
 
 
+def test_a_record_without_a_name_is_no_node(tmp_path):
+    path = write(tmp_path, node("a", "gpu:2"), "", "lost words", "", "State=IDLE CPUTot=3", "", node("b"))
+    assert read_nodes(path)["node_id"].to_list() == ["a", "b"]
+
+
 def test_two_hardwares_for_one_node_are_refused(tmp_path):
     path = write(tmp_path, "NODELIST|GRES", "n1|gpu:8", "n1|gpu:4")
     with pytest.raises(BadFileError, match=r"different hardware for one and the same node \(n1\)"):

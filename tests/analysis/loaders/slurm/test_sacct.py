@@ -453,6 +453,13 @@ def test_times_too_long_for_the_column_are_unknown_and_other_text_is_set_aside(s
     assert any("1 times are '#####'" in note for note in trace.meta.load_report.notes)
 
 
+def test_times_of_no_century_are_set_aside(sacct):
+    lines = ["1|PENDING|99999999999", "2|PENDING|9223372036854775807", "3|PENDING|3024-03-01T08:00:00", "4|PENDING|100"]
+    trace = sacct("JobID|State|Submit", *lines)
+    assert trace.jobs["job_id"].to_list() == ["4"]
+    assert trace.meta.load_report.rejected_by_reason == {"unreadable_Submit": 3}
+
+
 def test_times_with_offset_and_of_an_own_form(sacct):
     trace = sacct("JobID|State|Submit", "1|PENDING|2024-03-01T08:00:00+01:00", "2|PENDING|2024-03-01T07:00:00Z")
     assert trace.jobs["submit_time"].unique().to_list() == [datetime(2024, 3, 1, 7, tzinfo=UTC)]
