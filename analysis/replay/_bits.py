@@ -48,7 +48,11 @@ def bit(i: int) -> np.uint64:
 def put(tab: I64, bits: U64, t: int, bucket: int, item: int) -> None:
     """Add an item to a bucket."""
     w = item >> 6
-    bits[tab[t, 0] + bucket * tab[t, 1] + w] |= bit(item)
+    at = tab[t, 0] + bucket * tab[t, 1] + w
+    was_empty = bits[at] == EMPTY
+    bits[at] |= bit(item)
+    if not was_empty:
+        return
     bits[tab[t, 2] + bucket * tab[t, 3] + (w >> 6)] |= bit(w)
     bits[tab[t, 4] + (bucket >> 6)] |= bit(bucket)
 

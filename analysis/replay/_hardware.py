@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from analysis.replay._bits import I64, U64, drop, make_tables, put
-from analysis.replay._compiled import compiled, entry
+from analysis.replay._compiled import ZERO, compiled, entry
 
 MILLI: Final = 1000
 # Columns of ``Hardware.groups`` …
@@ -156,3 +156,27 @@ def retake(hw: Hardware, held: Entries, start: int, stop: int) -> None:
     """Undo ``release``."""
     for e in range(start, stop):
         add(hw, held.item[e], -held.amount[e])
+
+
+@entry
+def list_nodes(hw: Hardware, held: Entries, first: I64, stop: I64, nodes: I64, length: I64) -> int:
+    """List the nodes of all jobs behind each other, in the order of node ids and each once; return how many.
+
+    ``length`` is filled with the number of nodes of each job.
+    """
+    at = ZERO
+    for job in range(len(first)):
+        begin = at
+        for e in range(first[job], stop[job]):
+            node = held.item[e] if len(hw.room) == 0 else hw.device_node[held.item[e]]
+            i = at
+            while i > begin and hw.rank[nodes[i - 1]] > hw.rank[node]:
+                i -= 1
+            if i > begin and nodes[i - 1] == node:
+                continue
+            for k in range(at, i, -1):
+                nodes[k] = nodes[k - 1]
+            nodes[i] = node
+            at += 1
+        length[job] = at - begin
+    return at

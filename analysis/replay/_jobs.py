@@ -158,8 +158,11 @@ def demands(jobs: pl.DataFrame) -> tuple[I64, I64, I64]:
     whole, pieces, millis : int64 arrays
         Whole GPUs, number of fractions, and milli-GPUs of each fraction (0 where there is none).
     """
-    tasks = jobs["num_tasks"].fill_null(1).clip(lower_bound=1).to_numpy().astype(np.int64)
-    gpus = jobs["num_gpus"].fill_null(0.0).to_numpy()
-    each = np.maximum(np.rint(np.rint(gpus * MILLI) / tasks), 1).astype(np.int64)
-    millis = each % MILLI
-    return tasks * (each // MILLI), np.where(millis > 0, tasks, 0), millis
+    total = np.rint(jobs["num_gpus"].fill_null(0.0).to_numpy() * MILLI)
+    tasks = np.ones(1, dtype=np.int64)
+    if jobs["num_tasks"].null_count() < jobs.height:
+        tasks = jobs["num_tasks"].fill_null(1).clip(lower_bound=1).to_numpy().astype(np.int64)
+    each = np.maximum(np.rint(total / tasks), 1).astype(np.int64)
+    whole = each // MILLI
+    millis = each - whole * MILLI
+    return tasks * whole, np.where(millis > 0, tasks, 0), millis

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from analysis.replay._backfill import Backfill
-from analysis.replay._compiled import ZERO, compiled, constant, entry, melted
+from analysis.replay._compiled import ZERO, constant, entry, melted
 from analysis.replay._easy import easy_arrive, easy_end, easy_pass
 from analysis.replay._hardware import release
 from analysis.replay._place import NOWHERE, PIECES, VC, fitting_type
-from analysis.replay._queues import pop, pop_end, push
+from analysis.replay._queues import Queues, pop, pop_end, push
 from analysis.replay._state import MOST_WAITING, NEVER, RUNNING, WAITING, State, start
 
 # What happened in a VC at an instant.
@@ -15,19 +15,26 @@ ARRIVED, ENDED = constant(1), constant(2)
 
 
 @melted
+def head_of(q: Queues, queue: int) -> int:
+    """Job at the head of a queue."""
+    place = q.place_at[q.heap[q.first[queue]]]
+    return int(place if q.num_slots == 1 else place // q.num_slots)
+
+
+@melted
 def drop_started(s: State, queue: int) -> None:
     """Drop places in line of jobs that started from another queue."""
     q = s.queues
-    while q.length[queue] > 0:
-        job = q.place_at[q.heap[q.first[queue]]] // q.num_slots
-        if s.log.start[job] < 0:
-            return
+    while q.num_slots > 1 and q.length[queue] > 0 and s.log.start[head_of(q, queue)] >= 0:
         pop(q, queue)
 
 
 @melted
 def keep_live(s: State, num_live: int) -> int:
-    """Keep those queues of the list whose head exists and may fit (only a yes can be wrong); return how many."""
+    """Keep those queues of the list whose head exists and may fit (only a yes can be wrong); return how many.
+
+    A single queue is not asked: the attempt to start its head is as quick.
+    """
     q, live = s.queues, s.log.live
     kept = ZERO
     for k in range(num_live):
@@ -35,9 +42,9 @@ def keep_live(s: State, num_live: int) -> int:
         drop_started(s, queue)
         if q.length[queue] == 0:
             continue
-        job = q.place_at[q.heap[q.first[queue]]] // q.num_slots
-        row = s.work.classes[s.work.job_class[job]]
-        if row[PIECES] > 0 or fitting_type(s.hw, row, q.types[queue], s.log.scratch) != NOWHERE:
+        row = s.work.classes[s.work.job_class[head_of(q, queue)]]
+        is_quick = num_live > 1 and row[PIECES] == 0
+        if not is_quick or fitting_type(s.hw, row, q.types[queue], s.log.scratch) != NOWHERE:
             live[kept] = queue
             kept += 1
     return kept
@@ -54,10 +61,10 @@ def queue_pass(s: State, vc: int, now: int, ended: bool) -> None:  # noqa: FBT00
     q, live = s.queues, s.log.live
     num_live = ZERO
     for queue in range(q.vc_queues[vc], q.vc_queues[vc + 1]):
-        if ended or q.fresh[queue] == 1:
-            q.fresh[queue] = 0
+        if q.length[queue] > 0 and (ended or q.fresh[queue] == 1):
             live[num_live] = queue
             num_live += 1
+        q.fresh[queue] = 0
     while True:
         num_live = keep_live(s, num_live)
         if num_live == 0:
@@ -67,15 +74,14 @@ def queue_pass(s: State, vc: int, now: int, ended: bool) -> None:  # noqa: FBT00
             if q.heap[q.first[live[k]]] < q.heap[q.first[live[best]]]:
                 best = k
         queue = live[best]
-        job = q.place_at[q.heap[q.first[queue]]] // q.num_slots
-        if start(s, job, q.types[queue], now):
+        if start(s, head_of(q, queue), q.types[queue], now):
             pop(q, queue)
         else:
             num_live -= 1
             live[best] = live[num_live]
 
 
-@compiled
+@melted
 def arrive(s: State, b: Backfill | None, job: int) -> None:
     """Put a job into its queues."""
     if b is not None:
@@ -98,7 +104,7 @@ def touch(s: State, vc: int, mark: int) -> None:
     marks[vc] |= mark
 
 
-@compiled
+@melted
 def end_all(s: State, b: Backfill | None, now: int) -> None:
     """Let all jobs go that end now."""
     counters = s.log.counters
@@ -112,7 +118,7 @@ def end_all(s: State, b: Backfill | None, now: int) -> None:
             easy_end(b, vc, job)
 
 
-@compiled
+@melted
 def pass_all(s: State, b: Backfill | None, now: int) -> None:
     """One scheduling pass in every VC where something happened."""
     touched, marks = s.log.touched, s.log.marks

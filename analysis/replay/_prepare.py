@@ -168,6 +168,8 @@ def _vc_of(table: pl.DataFrame, site: Site) -> I64:
 
 
 def _densify(codes: I64) -> tuple[I64, I64]:
+    if len(codes) and codes.min() == codes.max():
+        return np.zeros_like(codes), codes[:1]
     values = pl.Series(codes).unique().sort().to_numpy()
     if len(values) and values[0] == 0 and values[-1] == len(values) - 1:
         return codes, values

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from analysis.replay._bits import I64
-from analysis.replay._compiled import compiled
+from analysis.replay._compiled import melted
 from analysis.replay._hardware import Entries, Hardware
 from analysis.replay._place import NOWHERE, place, type_of
 from analysis.replay._queues import Ends, Queues, push_end
@@ -57,7 +57,7 @@ class State(NamedTuple):
     log: Log
 
 
-@compiled
+@melted
 def start(s: State, job: int, types: int, now: int) -> bool:
     """Place a job and let it run; False, and nothing happens, if it does not fit."""
     row = s.work.classes[s.work.job_class[job]]

@@ -10,7 +10,7 @@ from analysis.errors import UnknownNameError
 from analysis.replay import _loop, _state
 from analysis.replay._backfill import make_backfill
 from analysis.replay._bits import I64
-from analysis.replay._hardware import Entries
+from analysis.replay._hardware import COUNT, SIZE, TYPE, Entries, list_nodes
 from analysis.replay._jobs import US, check_predicted
 from analysis.replay._order import make_queues
 from analysis.replay._prepare import EXCEEDS_CAPACITY, NO_REASON, REASONS, Prepared, prepare
@@ -166,11 +166,11 @@ def _offered_load(prepared: Prepared, cluster: Cluster) -> float | None:
     window = float(prepared.submit[-1] - prepared.submit[0]) / US
     gpus = prepared.jobs["num_gpus"].to_numpy()[prepared.accepted]
     hw = prepared.hw
-    names = [prepared.gpu_types[t] for t in hw.groups[:, 1]]
+    names = [prepared.gpu_types[t] for t in hw.groups[:, TYPE]]
     speed = np.array([cluster.speed_of(name) or 1.0 for name in names])
-    k = prepared.column[hw.groups[0, 1]]
+    k = prepared.column[hw.groups[0, TYPE]]
     work = float((gpus * prepared.run[:, k]).sum()) / US * speed[0]
-    capacity = float((hw.groups[:, 2] * hw.groups[:, 3] * speed).sum())
+    capacity = float((hw.groups[:, SIZE] * hw.groups[:, COUNT] * speed).sum())
     return work / (capacity * window) if window > 0 else None
 
 
@@ -210,23 +210,15 @@ def _spread(values: I64, accepted: I64, height: int) -> I64:
 def _places(prepared: Prepared, log: _state.Log, height: int) -> tuple[pl.Series, pl.Series]:
     """Node ids, in their order and each once, and GPU type of every job."""
     hw, first = prepared.hw, prepared.first_entry[:-1]
-    length = log.stop_entry - first
-    ends = np.cumsum(length)
-    entries = np.arange(ends[-1] if len(ends) else 0) + np.repeat(first - (ends - length), length)
-    item = log.held.item[entries]
-    node = hw.device_node[item] if len(hw.room) else item
-    if np.any(length > 1):
-        job = np.repeat(np.arange(len(length)), length)
-        order = np.lexsort((hw.rank[node], job))
-        node, job = node[order], job[order]
-        keep = np.append(True, (np.diff(node) != 0) | (np.diff(job) != 0))
-        node, length = node[keep], np.bincount(job[keep], minlength=len(length))
+    length = np.zeros(len(first), dtype=np.int64)
+    node = np.empty(len(log.held.item), dtype=np.int64)
+    node = node[: list_nodes(hw, log.held, first, log.stop_entry, node, length)]
     lengths = np.zeros(height, dtype=np.int64)
     lengths[prepared.accepted] = length
     offsets = np.concatenate([[0], np.cumsum(lengths)])
     ids = prepared.node_ids.to_arrow().take(pa.array(node))
     lists = pa.LargeListArray.from_arrays(pa.array(offsets), ids, mask=pa.array(lengths == 0))
     types = np.full(height, len(prepared.gpu_types), dtype=np.int64)
-    types[lengths > 0] = hw.groups[hw.group[node[offsets[:-1][lengths > 0]]], 1]
+    types[lengths > 0] = hw.groups[hw.group[node[offsets[:-1][lengths > 0]]], TYPE]
     names = pl.Series([*prepared.gpu_types, None], dtype=pl.String)
     return pl.Series(lists, dtype=pl.List(pl.String)), names.gather(types)
