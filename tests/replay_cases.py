@@ -16,10 +16,12 @@ from analysis.replay.speeds import is_same_type
 from tests.jobs import make_jobs
 from tests.reference_engine import Job, Node, Outcome, Run, reference_replay
 
+#: The column of predictions of every case.
+PREDICTED = "predicted_duration_s"
 START = datetime(2024, 3, 1, tzinfo=UTC)
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 #: The same examples on every machine; more of them by HINDCAST_EXAMPLES, random ones by HINDCAST_RANDOM.
-NUM_EXAMPLES = int(os.environ.get("HINDCAST_EXAMPLES", "60"))
+NUM_EXAMPLES = int(os.environ.get("HINDCAST_EXAMPLES", "20"))
 small = settings(
     max_examples=NUM_EXAMPLES,
     derandomize="HINDCAST_RANDOM" not in os.environ,
