@@ -76,7 +76,7 @@ def is_overdue(b: Backfill, vc: int, now: int) -> bool:
     return bool(next_due(b, vc, ZERO) <= now)
 
 
-@melted
+@compiled
 def easy_pass(s: State, b: Backfill, vc: int, now: int) -> None:
     """Start jobs from the head; reserve for the one that does not fit; backfill behind it."""
     known = b.settled[vc]
@@ -139,7 +139,7 @@ def look(s: State, b: Backfill, num_live: int, where: int) -> int:
     return kept
 
 
-@melted
+@compiled
 def backfill(s: State, b: Backfill, vc: int, num_live: int, now: int, shadow: int) -> int:
     """Start, in queue order, those who may; return how many.
 

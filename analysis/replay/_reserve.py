@@ -37,7 +37,7 @@ def give_back(s: State, job: int) -> None:
     release(s.hw, s.log.held, s.work.first_entry[job], s.log.stop_entry[job])
 
 
-@melted
+@compiled
 def find_shadow(s: State, b: Backfill, row: I64, now: int) -> int:
     """Reserve for a class's job at the earliest instant at which it fits; return that instant, the shadow time.
 
@@ -62,7 +62,7 @@ def find_shadow(s: State, b: Backfill, row: I64, now: int) -> int:
     return shadow
 
 
-@melted
+@compiled
 def find_node(s: State, b: Backfill, row: I64, now: int) -> int:
     """Do what ``find_shadow`` does, where one node takes it all: then it is enough to count, node by node."""
     hw, held, vc = s.hw, s.log.held, row[VC]

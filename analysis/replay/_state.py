@@ -10,7 +10,7 @@ import numpy.typing as npt
 from analysis.replay._bits import I64
 from analysis.replay._compiled import melted
 from analysis.replay._hardware import Entries, Hardware
-from analysis.replay._place import NOWHERE, place, type_of
+from analysis.replay._place import NOWHERE, place_quick, type_of
 from analysis.replay._queues import Ends, Queues, push_end
 
 NEVER: Final = np.iinfo(np.int64).max
@@ -62,7 +62,7 @@ def start(s: State, job: int, types: int, now: int) -> bool:
     """Place a job and let it run; False, and nothing happens, if it does not fit."""
     row = s.work.classes[s.work.job_class[job]]
     at = s.work.first_entry[job]
-    stop = place(s.hw, row, types, s.log.held, at)
+    stop = place_quick(s.hw, row, types, s.log.held, at)
     if stop == NOWHERE:
         return False
     column = s.work.column[type_of(s.hw, s.log.held.item[at])]
