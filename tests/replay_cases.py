@@ -20,15 +20,21 @@ from tests.reference_engine import Job, Node, Outcome, Run, reference_replay
 PREDICTED = "predicted_duration_s"
 START = datetime(2024, 3, 1, tzinfo=UTC)
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-#: The same examples on every machine; more of them by HINDCAST_EXAMPLES, random ones by HINDCAST_RANDOM.
-NUM_EXAMPLES = int(os.environ.get("HINDCAST_EXAMPLES", "20"))
-small = settings(
-    max_examples=NUM_EXAMPLES,
-    derandomize="HINDCAST_RANDOM" not in os.environ,
-    deadline=None,
-    database=None,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
-)
+
+
+def hypothesis_settings(num_examples: int) -> settings:
+    """The same examples on every machine; more of them by HINDCAST_EXAMPLES, others by HINDCAST_RANDOM."""
+    return settings(
+        max_examples=int(os.environ.get("HINDCAST_EXAMPLES", num_examples)),
+        derandomize="HINDCAST_RANDOM" not in os.environ,
+        deadline=None,
+        database=None,
+        suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],
+    )
+
+
+small = hypothesis_settings(60)
+few = hypothesis_settings(25)
 
 
 class Case(NamedTuple):

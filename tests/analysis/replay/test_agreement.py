@@ -12,9 +12,8 @@ from hypothesis import given
 from analysis.loaders import load
 from analysis.replay import POLICIES, Cluster
 from tests import reference_engine
-from tests.replay_cases import Case, assert_agreement, cases, engine_of, reference_of, small
+from tests.replay_cases import PREDICTED, Case, assert_agreement, cases, engine_of, reference_of, small
 
-PREDICTED = "predicted_duration_s"
 PHILLY = "philly/philly_jobs.csv.gz"
 
 
