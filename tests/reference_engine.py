@@ -300,9 +300,12 @@ def beside(rooms: Rooms, later: Rooms, reserved: Grant) -> Rooms:
     first. A fraction is reserved on its own device.
     """
     seen = [list(devices) for devices in rooms]
-    parts = {(n, d): later[n][d] - milli for n, d, milli in reserved if milli < GPU}
-    for (n, d), room in parts.items():
-        seen[n][d] = min(seen[n][d], room)
+    parts: Counter[tuple[int, int]] = Counter()
+    for n, d, milli in reserved:
+        if milli < GPU:
+            parts[n, d] += milli
+    for (n, d), milli in parts.items():
+        seen[n][d] = min(seen[n][d], later[n][d] - milli)
     for n, count in Counter(n for n, _, milli in reserved if milli == GPU).items():
         free_then = [d for d, room in enumerate(later[n]) if room == GPU and (n, d) not in parts]
         for d in sorted(free_then, key=lambda d: rooms[n][d])[:count]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
@@ -92,6 +93,37 @@ def cases(
         for i, row in zip(order, rows, strict=True)
     ]
     return Case(jobs=jobs_table(named), cluster=cluster_of(nodes, has_vcs=has_vcs))
+
+
+def crowd(seed: int, *, num_jobs: int = 60) -> Case:
+    """A drawn case with a long queue, where jobs of few sizes and lengths get into each other's way.
+
+    Every third one has fractions, every second one VCs, every fifth one hardware of one kind.
+    """
+    rng = random.Random(seed)
+    types = rng.sample(TYPES, 1 if seed % 5 == 0 else rng.randint(2, 3))
+    nodes = [(rng.choice([2, 3, 4, 8]), rng.choice(types), rng.choice("ab")) for _ in range(rng.randint(2, 6))]
+    if seed % 3 == 0:
+        gpus, tasks = [0.2, 0.25, 0.3, 0.4, 0.5, 0.5, 0.6, 0.7, 1, 1, 1.5, 2, 2.5, 3, 4], [None, None, None, 1, 2]
+    else:
+        gpus, tasks = [1, 1, 1, 1, 2, 2, 3, 4, 4, 6, 8, 10], [None]
+    lengths = rng.sample([0, 1, 1, 2, 2, 3, 4, 5, 6, 8, 10, 12, 15, 20, 30, 0.1, 2.5], 6)
+    rows = [
+        {
+            "job_id": str(i),
+            "submit_time": START + timedelta(seconds=rng.randint(0, 40)),
+            "num_gpus": float(rng.choice(gpus)),
+            "num_tasks": rng.choice(tasks),
+            "duration_s": float(rng.choice(lengths)),
+            "predicted_duration_s": float(rng.choice(lengths)),
+            "vc": rng.choice("ab"),
+            "gpu_type": rng.choice(types),
+            "allowed_gpu_types": rng.choice([None, None, None, None, ["V100"], ["K80", "G2"]]),
+            "is_single_node": rng.choice([None, None, None, None, True, False]),
+        }
+        for i in range(num_jobs)
+    ]
+    return Case(jobs_table(rows), cluster_of(nodes, has_vcs=seed % 2 == 0))
 
 
 def jobs_table(rows: list[dict[str, Any]]) -> pl.DataFrame:

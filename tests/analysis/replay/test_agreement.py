@@ -12,7 +12,7 @@ from hypothesis import given
 from analysis.loaders import load
 from analysis.replay import POLICIES, Cluster
 from tests import reference_engine
-from tests.replay_cases import PREDICTED, Case, assert_agreement, cases, engine_of, reference_of, small
+from tests.replay_cases import PREDICTED, Case, assert_agreement, cases, crowd, engine_of, reference_of, small
 
 PHILLY = "philly/philly_jobs.csv.gz"
 
@@ -37,11 +37,11 @@ def test_fractions(policy: str, predicted: str | None, case: Case):
     assert_agreement(case, policy=policy, predicted=predicted)
 
 
+@pytest.mark.parametrize("seeds", [range(0, 60, 2), range(1, 60, 2)], ids=["vcs", "one_queue"])
 @pytest.mark.parametrize("policy", POLICIES)
-@small
-@given(case=cases(min_jobs=15, max_jobs=40, max_nodes=3))
-def test_long_queues(policy: str, case: Case):
-    assert_agreement(case, policy=policy, predicted=PREDICTED)
+def test_long_queues(policy: str, seeds: range):
+    for seed in seeds:
+        assert_agreement(crowd(seed), policy=policy, predicted=PREDICTED if seed % 4 < 3 else None)
 
 
 @pytest.mark.parametrize("policy", [name for name, chosen in POLICIES.items() if chosen.trait == "skip"])

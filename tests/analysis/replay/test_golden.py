@@ -238,3 +238,20 @@ def test_a_wrong_prediction_orders_but_does_not_run():
     assert starts(guessed) == {"x": 0, "y": 9}
     assert guessed.schedule["end_s"].to_list() == [9, 10]
     assert starts(run(rows, nodes(1), "sjf")) == {"y": 0, "x": 1}
+
+
+# Two VCs. In the left one (n0, n1, 2 GPUs each) A (2 GPUs, n0) and B (1 GPU, n1) run for 50 s, but are predicted to
+# end at 7 and at 6.
+#
+#   0   the head C (2 GPUs) is promised n1, where B ends first: D (1 GPU, long) must not take what is free there
+#   8   both are overdue: C would be promised n0, the lower, and D might start; but it is in the right VC that a job
+#       comes, and nobody looks at the left one
+#   50  C on n0, D on n1
+def test_easy_looks_at_a_vc_only_when_something_happens_there():
+    rows = [ask("A", 2, 50), ask("B", 1, 50), ask("C", 2, 5), ask("D", 1, 100)]
+    rows = [row | {"vc": "left"} for row in rows] + [ask("other", 1, 1, at=8, vc="right")]
+    table = pl.DataFrame({"node_id": ["n0", "n1", "n2"], "num_gpus": 2, "vc": ["left", "left", "right"]})
+    guess = {"A": 7, "B": 6}
+    assert starts(run(rows, Cluster(table), "easy", guess=guess)) == {"A": 0, "B": 0, "C": 50, "D": 50, "other": 8}
+    rows[-1]["vc"] = "left"  # now somebody looks, and D is ahead of the newcomer
+    assert starts(run(rows, Cluster(table), "easy", guess=guess)) == {"A": 0, "B": 0, "C": 50, "D": 8, "other": 50}
