@@ -59,7 +59,16 @@ def gpu_jobs(jobs: pl.DataFrame, *, columns: Collection[str]) -> tuple[pl.DataFr
     if not has_gpus.all():
         table = table.filter(has_gpus)
     _check(table)
+    if table.schema["submit_time"] != schema.TIME:
+        table = table.with_columns(_in_utc(table["submit_time"]))
     return _in_order(table), jobs.height - table.height
+
+
+def _in_utc(times: pl.Series) -> pl.Series:
+    """Microseconds in UTC; naive times are taken as UTC."""
+    times = times.dt.cast_time_unit("us")
+    is_naive = times.dtype == pl.Datetime("us")
+    return times.dt.replace_time_zone("UTC") if is_naive else times.dt.convert_time_zone("UTC")
 
 
 def _check(table: pl.DataFrame) -> None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from analysis.replay._backfill import Backfill
+from analysis.replay._backfill import NOBODY, Backfill
 from analysis.replay._compiled import ZERO, constant, entry, melted
-from analysis.replay._easy import easy_arrive, easy_end, easy_pass
+from analysis.replay._easy import easy_arrive, easy_end, easy_pass, head_rank
 from analysis.replay._hardware import release
 from analysis.replay._place import NOWHERE, PIECES, VC, fitting_type
 from analysis.replay._queues import Queues, pop, pop_end, push
@@ -127,7 +127,8 @@ def pass_all(s: State, b: Backfill | None, now: int) -> None:
         ended = marks[vc] >= ENDED
         marks[vc] = 0
         if b is not None:
-            easy_pass(s, b, vc, now)
+            if head_rank(b, vc) != NOBODY:
+                easy_pass(s, b, vc, now)
         else:
             queue_pass(s, vc, now, ended)
     touched[0] = 0

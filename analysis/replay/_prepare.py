@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from analysis.errors import UsageError
 from analysis.replay import _place
 from analysis.replay._bits import I64
 from analysis.replay._compiled import ZERO, entry
@@ -21,6 +22,8 @@ from analysis.replay.speeds import REFERENCE_SPEED, is_same_type
 REASONS: Final = ("unknown_gpus", "unknown_duration", "exceeds_capacity", "right_censored", "left_censored")
 UNKNOWN_GPUS, UNKNOWN_DURATION, EXCEEDS_CAPACITY, RIGHT_CENSORED, LEFT_CENSORED = range(5)
 NO_REASON: Final = -1
+#: Types of a class are bits of one word.
+MOST_TYPES: Final = 62
 I8 = npt.NDArray[np.int8]
 
 
@@ -90,6 +93,12 @@ def lay_out(cluster: Cluster, *, use_vcs: bool, notes: list[str]) -> Site:
             notes.append(f"{ownerless} nodes belong to no VC and stay empty, because the cluster is divided into VCs.")
         nodes = nodes.filter(pl.col("vc").is_not_null())
     gpu_types: list[str | None] = [None, *cluster.gpu_types] if nodes["gpu_type"].null_count() else [*cluster.gpu_types]
+    if len(gpu_types) > MOST_TYPES:
+        msg = (
+            f"cluster {cluster.name!r}: found {len(gpu_types)} GPU types; a replay can tell {MOST_TYPES} apart. Give "
+            "types that work alike one name."
+        )
+        raise UsageError(msg)
     places = {name: place for place, name in enumerate(gpu_types)}
     vc = np.array([vcs.index(name) for name in nodes["vc"]] if vcs else [0] * nodes.height, dtype=np.int64)
     gpu_type = np.array([places[name] for name in nodes["gpu_type"]], dtype=np.int64)
@@ -118,7 +127,7 @@ def prepare(
     accepted = np.flatnonzero(reason == NO_REASON)
     taken = table if len(accepted) == table.height else table[accepted]
     job_class = job_class[accepted]
-    submit = table["submit_time"].dt.cast_time_unit("us").to_physical().to_numpy()
+    submit = table["submit_time"].to_physical().to_numpy()
     ratios, column = _speed_ratios(taken, site, cluster, notes)
     predicted_log = predicted_us(taken, predicted)
     run = _on_types(to_us(taken["duration_s"]), ratios)

@@ -178,7 +178,7 @@ def _schedule(prepared: Prepared, log: _state.Log) -> pl.DataFrame:
     accepted, height = prepared.accepted, prepared.jobs.height
     started = np.zeros(height, dtype=bool)
     started[accepted] = log.start >= 0
-    first = prepared.jobs["submit_time"].dt.cast_time_unit("us").to_physical().min()
+    first = prepared.jobs["submit_time"].to_physical().min()
     state = np.where(started, 0, 2)
     nodes, gpu_type = _places(prepared, log, height)
     known = pl.Series([*REASONS, None], dtype=pl.String)

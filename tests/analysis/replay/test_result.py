@@ -8,7 +8,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from analysis.errors import HindcastError, NoTimelineError, SchemaError, UnknownNameError
+from analysis.errors import HindcastError, NoTimelineError, SchemaError, UnknownNameError, UsageError
 from analysis.replay import POLICIES, Cluster, policy, replay
 from analysis.replay.result import SCHEDULE, ReplayResult
 from tests.jobs import make_jobs
@@ -193,3 +193,31 @@ def test_what_policies_say_of_themselves():
 def test_missing_optional_columns_are_unknown():
     jobs = jobs_of((0, 4, 10), (0, 4, 1)).select("job_id", "submit_time", "num_gpus", "duration_s")
     assert replay(jobs, cluster=FOUR).schedule["start_s"].to_list() == [0.0, 10.0]
+
+
+@pytest.mark.parametrize("dtype", [pl.Datetime("ms"), pl.Datetime("ns", "Asia/Shanghai"), pl.Datetime("us", "UTC")])
+def test_times_of_any_unit_and_zone_become_utc(dtype: pl.Datetime):
+    jobs = jobs_of((0, 4, 10), (0, 4, 1))
+    changed = jobs.with_columns(
+        pl.col("submit_time").cast(dtype) if dtype.time_zone else pl.col("submit_time").dt.replace_time_zone(None)
+    )
+    result = replay(changed, cluster=FOUR)
+    assert result.schedule["start_time"].to_list() == [T0, T0 + timedelta(seconds=10)]
+    assert result.metrics() == replay(jobs, cluster=FOUR).metrics()
+
+
+def test_nodes_wider_than_a_machine_word():
+    cluster = Cluster.uniform(num_nodes=2, num_gpus=200)
+    jobs = jobs_of((0, 150, 10), (0, 60, 5), (0, 140, 3), (0, 260, 1))
+    schedule = replay(jobs, cluster=cluster).schedule
+    # 150 to n0 (50 left), 60 to n1 (140 left), 140 to n1 (0 left); 260 needs a whole node and 60 on the other
+    assert schedule["nodes"].to_list() == [["n0"], ["n1"], ["n1"], ["n0", "n1"]]
+    assert schedule["start_s"].to_list() == [0.0, 0.0, 0.0, 10.0]
+
+
+def test_more_gpu_types_than_bits_are_refused():
+    nodes = pl.DataFrame({"node_id": [str(i) for i in range(63)], "num_gpus": [1] * 63})
+    nodes = nodes.with_columns(gpu_type=pl.format("G{}", "node_id"))
+    with pytest.raises(UsageError, match="63 GPU types; a replay can tell 62 apart"):
+        replay(jobs_of((0, 1, 1)), cluster=Cluster(nodes))
+    assert replay(jobs_of((0, 1, 1)), cluster=Cluster(nodes.head(62))).schedule["gpu_type"].to_list() == ["G0"]
