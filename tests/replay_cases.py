@@ -34,8 +34,8 @@ def hypothesis_settings(num_examples: int) -> settings:
     )
 
 
-small = hypothesis_settings(60)
-few = hypothesis_settings(25)
+small = hypothesis_settings(25)
+few = hypothesis_settings(15)
 
 
 class Case(NamedTuple):
@@ -154,6 +154,11 @@ def to_us(seconds: float | None) -> int | None:
     return None if seconds is None else round(seconds * 1e6)
 
 
+def milli_of(num_gpus: float | None) -> int | None:
+    """Milli-GPUs; whoever asks for a GPU gets at least one."""
+    return None if num_gpus is None else max(round(num_gpus * 1000), int(num_gpus > 0))
+
+
 def reference_jobs(jobs: pl.DataFrame, predicted: str | None) -> list[Job]:
     """The rows of a jobs table as the reference engine takes them."""
     submit = jobs["submit_time"].dt.epoch("us").to_list()
@@ -164,7 +169,7 @@ def reference_jobs(jobs: pl.DataFrame, predicted: str | None) -> list[Job]:
             submit=at,
             duration=to_us(row["duration_s"]),
             predicted=to_us(seconds),
-            milli=None if row["num_gpus"] is None else round(row["num_gpus"] * 1000),
+            milli=milli_of(row["num_gpus"]),
             tasks=row["num_tasks"],
             vc=row["vc"],
             allowed=tuple(row["allowed_gpu_types"] or ()),
