@@ -5,22 +5,12 @@ from predictors.base import PREDICTORS, DurationPredictor, make_predictor, predi
 from predictors.baselines import GlobalMedian, LastTwo, RequestedLimit, UserMedian, VcGpusMedian, VcMedian
 from predictors.boosted import Boosted
 from predictors.boosted_lightgbm import BoostedLightgbm
+from predictors.defaults import DEFAULT_MODELS, default_models
 from predictors.frame import predict_frame
 from predictors.scores import SCORES, score_all
 from predictors.split_study import compare_splits
 from predictors.store import load_model, save_model
 from predictors.training_view import known_end, training_view
-
-#: Predictors that need nothing beyond the base install: what a backtest compares unless told otherwise.
-DEFAULT_MODELS = (
-    "global_median",
-    "requested_limit",
-    "last_two",
-    "user_median",
-    "vc_median",
-    "vc_gpus_median",
-    "boosted",
-)
 
 __all__ = [
     "DEFAULT_MODELS",
@@ -38,6 +28,7 @@ __all__ = [
     "VcMedian",
     "backtest",
     "compare_splits",
+    "default_models",
     "known_end",
     "load_model",
     "make_predictor",

@@ -10,7 +10,7 @@ __all__ = ["main"]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line and return its exit code: 0 done, 1 the work failed, 2 wrong usage.
+    """Run the command line and return its exit code: 0 done, 1 the work failed, 2 wrong usage, 130 stopped.
 
     Parameters
     ----------
@@ -24,6 +24,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # Fits are small; more threads than this spin and take the replay's core.
     os.environ.setdefault("OMP_NUM_THREADS", str(os.cpu_count() or 1))
 
+    try:
+        # Importing takes a second, in which the user may stop us too.
+        return _run(given, debug=debug)
+    except KeyboardInterrupt:
+        sys.stderr.write("hindcast: stopped; nothing half-written was left.\n")
+        return 130
+
+
+def _run(given: list[str], *, debug: bool) -> int:
     from analysis.cli import (  # noqa: F401 - registers
         fetch_commands,
         predict_commands,
@@ -37,6 +46,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         app(given, prog_name="hindcast")
     except SystemExit as stop:
+        # The application turns Ctrl-C into a silent exit with 130.
+        if stop.code == 130:
+            raise KeyboardInterrupt from None
         return int(stop.code or 0)
     except HindcastError as error:
         if debug:
@@ -49,9 +61,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         place = f"{error.filename}: " if error.filename else ""
         say_error(f"{place}{error.strerror or error}. Check that the place exists, can be written, and has room.")
         return 1
-    except KeyboardInterrupt:
-        say_error("stopped; nothing half-written was left.")
-        return 130
     except Exception as error:
         # The last door: a fault of ours shall not bury the user under a traceback unless it is asked for.
         if debug:

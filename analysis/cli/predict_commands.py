@@ -37,11 +37,11 @@ def backtest(
     Example: hindcast backtest philly --models vc_gpus_median,boosted -o scores
     """
     from analysis.trace import Trace, write_folder
-    from predictors import DEFAULT_MODELS
     from predictors import backtest as run
+    from predictors import default_models
 
     trace = Trace.read(trace_folder)
-    names = split_names(models, option="--models") if models else list(DEFAULT_MODELS)
+    names = split_names(models, option="--models") if models else default_models(trace.jobs)
     with progress("scoring predictors", total=len(names)) as step:
         zone = trace.meta.time_zone
         result = run(trace.jobs, models=names, split=split, time_zone=zone, random_state=seed, progress=step)

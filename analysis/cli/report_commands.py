@@ -71,10 +71,10 @@ def report(
     """
     from analysis.report import write_report
     from analysis.trace import Trace
-    from predictors import DEFAULT_MODELS
+    from predictors import default_models
 
     trace = Trace.read(trace_folder)
-    names = split_names(models, option="--models") if models else list(DEFAULT_MODELS)
+    names = split_names(models, option="--models") if models else default_models(trace.jobs)
     site = choose_cluster(trace, cluster)
     with progress("walking the road", total=num_steps(names)) as step:
         road = walk(trace, cluster=site, models=names, use_vcs=not no_vc, seed=seed, step=step)
@@ -109,13 +109,12 @@ def demo(
     from analysis.replay import Cluster
     from analysis.report import write_report
     from analysis.trace import Trace, write_folder
-    from predictors import DEFAULT_MODELS
-
-    names = list(DEFAULT_MODELS)
+    from predictors import default_models
 
     def fill(folder: Path) -> None:
         say(f"1/4  drawing {jobs:,} jobs like {like}")
         trace = Trace.read(synthesize(like=like, num_jobs=jobs, seed=seed).write(folder / "trace"))
+        names = default_models(trace.jobs)
         say(f"2/4  replaying under schedulers, scoring {len(names)} predictors (the first run compiles the engine)")
         with progress("walking the road", total=num_steps(names)) as step:
             road = walk(trace, cluster=Cluster.from_trace(trace), models=names, seed=seed, step=step)
