@@ -36,6 +36,9 @@ _TOP_KEYS: Final = ("name", "nodes", "speed", "links")
 _NODE_KEYS: Final = ("count", *(key for key in NODE_COLUMNS if key != "node_id"))
 _TEXT_KEYS: Final = ("gpu_type", "vc")
 _WHOLE_KEYS: Final = ("count", "num_gpus")
+#: More than any cluster on record (155,410 GPUs) by far; beyond it a slip of the pen would eat the machine's memory.
+MOST_NODES: Final = 200_000
+MOST_GPUS: Final = 2_000_000
 
 
 @dataclass(frozen=True)
@@ -121,10 +124,14 @@ class Cluster:
         Raises
         ------
         UsageError
-            If that makes no GPU.
+            If that makes no GPU, or more than 200,000 nodes or 2,000,000 GPUs.
         """
         row = {"count": num_nodes, "num_gpus": num_gpus, "gpu_type": gpu_type}
-        return cls(_expand([row]), name=name or f"{num_nodes} x {num_gpus}")
+        name = name or f"{num_nodes} x {num_gpus}"
+        if too_large := _size_problems([row]):
+            msg = f"cluster {name!r}: {too_large[0]}. Check the numbers, nodes first: 52x8 is 52 nodes of 8 GPUs."
+            raise UsageError(msg)
+        return cls(_expand([row]), name=name)
 
     @classmethod
     def from_toml(cls, path: Path | str) -> Cluster:
@@ -215,6 +222,16 @@ def _expand(rows: Sequence[Mapping[str, Any]]) -> pl.DataFrame:
     return pl.DataFrame(nodes, schema=NODE_COLUMNS, orient="row", strict=False)
 
 
+def _size_problems(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    num_nodes = sum(row["count"] for row in rows)
+    num_gpus = sum(row["count"] * row["num_gpus"] for row in rows)
+    if num_nodes <= MOST_NODES and num_gpus <= MOST_GPUS:
+        return []
+    return [
+        f"found {num_nodes:,} nodes with {num_gpus:,} GPUs; expected at most {MOST_NODES:,} nodes and {MOST_GPUS:,} GPUs"
+    ]
+
+
 def _read_toml(path: Path) -> dict[str, Any]:
     fix = "Write it by the example of 'hindcast replay --help', or leave --cluster out to size one from the trace."
     try:
@@ -236,6 +253,7 @@ def _spec_problems(spec: Mapping[str, Any]) -> list[str]:
         rows = []
     for place, row in enumerate(rows, start=1):
         problems += [f"[[nodes]] {place}: {text}" for text in _row_problems(row)]
+    problems += [] if problems else _size_problems(rows)
     speed = spec.get("speed", {})
     if not isinstance(speed, dict) or not all(_is_number(value) for value in speed.values()):
         problems.append("[speed] is not a table of GPU type = number")

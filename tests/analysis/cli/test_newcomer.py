@@ -1,0 +1,69 @@
+"""What a newcomer ran into: each a wrong turn that once ended in a traceback, a lost file or a misleading number."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import polars as pl
+import pytest
+
+from analysis.cli import main
+from analysis.loaders.synthetic import synthesize
+from analysis.trace import Trace
+
+
+@pytest.fixture(scope="module")
+def trace_folder(tmp_path_factory):
+    return synthesize(like="venus", num_jobs=400, seed=3).write(tmp_path_factory.mktemp("newcomer") / "T")
+
+
+@pytest.fixture
+def run(capsys):
+    def call(*words):
+        capsys.readouterr()
+        code = main([str(word) for word in words])
+        out, err = capsys.readouterr()
+        assert "Traceback" not in out + err
+        return code, out, err
+
+    return call
+
+
+def test_ctrl_c_while_modules_are_imported_is_no_traceback():
+    program = (
+        "import sys\n"
+        "class Stop:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name == 'typer':\n"
+        "            raise KeyboardInterrupt\n"
+        "sys.meta_path.insert(0, Stop())\n"
+        "from analysis.cli import main\n"
+        "sys.exit(main(['check', 'T']))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode == 130
+    assert done.stderr == "hindcast: stopped; nothing half-written was left.\n"
+
+
+def test_ctrl_c_in_the_middle_of_work_says_so(run, trace_folder, monkeypatch, tmp_path):
+    def stop(self, folder):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(pl.DataFrame, "write_csv", stop)
+    code, _, err = run("replay", trace_folder, "--policy", "fifo", "-o", tmp_path / "R")
+    assert code == 130
+    assert "stopped" in err
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("size", ["99999999x8", "1x9999999999", "1x99999999999999999999"])
+def test_a_cluster_of_a_size_that_no_machine_holds_is_refused(run, trace_folder, tmp_path, size):
+    code, _, err = run("replay", trace_folder, "--cluster", size, "-o", tmp_path / "R")
+    assert code == 2
+    assert "expected at most 200,000 nodes and 2,000,000 GPUs" in err
+    count, width = size.split("x")
+    (tmp_path / "c.toml").write_text(f"[[nodes]]\ncount = {count}\nnum_gpus = {width}\n")
+    code, _, err = run("replay", trace_folder, "--cluster", tmp_path / "c.toml", "-o", tmp_path / "R")
+    assert code == 1
+    assert "expected at most 200,000 nodes" in err or "is not TOML" in err
