@@ -18,7 +18,17 @@ from typer.core import TyperGroup
 
 from analysis.errors import UsageError
 
-__all__ = ["JsonOption", "app", "progress", "say", "say_error", "show_table", "split_names", "write_json"]
+__all__ = [
+    "JsonOption",
+    "app",
+    "progress",
+    "refuse_inside",
+    "say",
+    "say_error",
+    "show_table",
+    "split_names",
+    "write_json",
+]
 
 #: The commands as the road goes; help lists them so.
 ROAD = (
@@ -140,6 +150,21 @@ def write_json(value: object, target: Path | None) -> None:
     staging = target.with_name(f".{target.name}.tmp")
     staging.write_text(text, encoding="utf-8")
     staging.replace(target)
+
+
+def refuse_inside(output: Path, *, given: Iterable[Path]) -> None:
+    """Refuse to write a file over what was given to be read, or into a folder of it.
+
+    Raises
+    ------
+    UsageError
+        If the output is one of the inputs or lies in one.
+    """
+    place = output.resolve()
+    for source in given:
+        if place == source.resolve() or source.resolve() in place.parents:
+            msg = f"{output}: would be written over {source}, which is read; choose another place."
+            raise UsageError(msg)
 
 
 def split_names(text: str, *, option: str) -> list[str]:

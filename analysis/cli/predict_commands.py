@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import polars as pl
 import typer
 
-from analysis.cli.app import JsonOption, app, progress, say, show_table, split_names, write_json
+from analysis.cli.app import JsonOption, app, progress, refuse_inside, say, show_table, split_names, write_json
 from analysis.errors import BadFileError, UsageError
 
 if TYPE_CHECKING:
@@ -95,19 +95,24 @@ def predict(
     jobs: Annotated[Path, typer.Argument(metavar="JOBS", help="Jobs: a Trace folder, Parquet, CSV or JSONL.")],
     output: Annotated[Path, typer.Option("-o", "--output", metavar="FILE", help="Parquet, CSV or JSONL to write.")],
 ) -> None:
-    """Add predicted_duration_s to jobs.
+    """Add predicted_duration_s to jobs, each as of its submission.
+
+    History is that of JOBS if some of them have ended, and else that of the training log.
 
     Example: hindcast predict model philly -o predicted.parquet
     """
     from predictors import load_model, predict_frame
+    from predictors.history import ended_jobs
 
     kind = WRITERS.get(output.suffix.lower())
     if kind is None:
         msg = f"{output}: the ending {output.suffix!r} names no format; expected one of {', '.join(WRITERS)}."
         raise UsageError(msg)
+    refuse_inside(output, given=(model, jobs))
     predictor = load_model(model)
     frame = _read_jobs(jobs)
-    history = frame if "end_time" in frame.columns else None
+    # Jobs that only just came have no past of their own: then the past of the training log is what is known.
+    history = frame if ended_jobs(frame).height else None
     predicted = predict_frame(predictor, frame, history=history)
     staging = output.with_name(f".{output.name}.tmp")
     try:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from analysis.cli.app import JsonOption, app, progress, say, show_table, split_names, write_json
+from analysis.cli.app import JsonOption, app, progress, refuse_inside, say, show_table, split_names, write_json
 from analysis.cli.replay_commands import ClusterOption, NoVcOption, choose_cluster
 from analysis.cli.road import num_steps, walk
 
@@ -73,6 +73,7 @@ def report(
     from analysis.trace import Trace
     from predictors import default_models
 
+    refuse_inside(output, given=[trace_folder])
     trace = Trace.read(trace_folder)
     names = split_names(models, option="--models") if models else default_models(trace.jobs)
     site = choose_cluster(trace, cluster)

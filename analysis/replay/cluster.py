@@ -228,7 +228,8 @@ def _size_problems(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     if num_nodes <= MOST_NODES and num_gpus <= MOST_GPUS:
         return []
     return [
-        f"found {num_nodes:,} nodes with {num_gpus:,} GPUs; expected at most {MOST_NODES:,} nodes and {MOST_GPUS:,} GPUs"
+        f"found {num_nodes:,} nodes with {num_gpus:,} GPUs; expected at most {MOST_NODES:,} nodes and "
+        f"{MOST_GPUS:,} GPUs"
     ]
 
 

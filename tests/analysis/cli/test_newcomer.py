@@ -47,7 +47,7 @@ def test_ctrl_c_while_modules_are_imported_is_no_traceback():
 
 
 def test_ctrl_c_in_the_middle_of_work_says_so(run, trace_folder, monkeypatch, tmp_path):
-    def stop(self, folder):
+    def stop(*_):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(pl.DataFrame, "write_csv", stop)
@@ -67,3 +67,39 @@ def test_a_cluster_of_a_size_that_no_machine_holds_is_refused(run, trace_folder,
     code, _, err = run("replay", trace_folder, "--cluster", tmp_path / "c.toml", "-o", tmp_path / "R")
     assert code == 1
     assert "expected at most 200,000 nodes" in err or "is not TOML" in err
+
+
+def test_predictions_are_not_written_over_what_is_read(run, trace_folder, tmp_path):
+    assert run("train", trace_folder, "--model", "user_median", "-o", tmp_path / "M")[0] == 0
+    jobs = tmp_path / "jobs.csv"
+    jobs.write_text("job_id,submit_time,num_gpus\n1,2030-01-01 00:00:00,1\n")
+    before = jobs.read_bytes()
+    for source, output in [
+        (jobs, jobs),
+        (trace_folder, trace_folder / "jobs.parquet"),
+        (jobs, tmp_path / "M" / "p.csv"),
+    ]:
+        code, _, err = run("predict", tmp_path / "M", source, "-o", output)
+        assert code == 2
+        assert "choose another place" in err
+    assert jobs.read_bytes() == before
+    assert Trace.read(trace_folder).jobs.height == 400
+
+
+def test_a_report_is_not_written_into_its_trace(run, trace_folder):
+    code, _, err = run("report", trace_folder, "--models", "global_median", "-o", trace_folder / "jobs.parquet")
+    assert code == 2
+    assert "choose another place" in err
+    assert Trace.read(trace_folder).jobs.height == 400
+
+
+def test_new_jobs_are_predicted_from_the_past_of_the_training_log(run, tmp_path):
+    log, new = tmp_path / "log.csv", tmp_path / "new.csv"
+    jobs = [(1, 10, "a"), (2, 10, "a"), (3, 7000, "b"), (4, 7000, "b"), (5, 90, "c")]
+    rows = [f"{day},2024-01-{day:02d} 00:00:00,{seconds},1,{user}" for day, seconds, user in jobs]
+    log.write_text("\n".join(["job_id,submit_time,duration_s,num_gpus,user", *rows]))
+    new.write_text("job_id,submit_time,num_gpus,user\n6,2024-02-01 00:00:00,1,a\n7,2024-02-01 00:00:00,1,b\n")
+    assert run("load", "table", log, "--timezone", "UTC", "-o", tmp_path / "T")[0] == 0
+    assert run("train", tmp_path / "T", "--model", "user_median", "-o", tmp_path / "M")[0] == 0
+    assert run("predict", tmp_path / "M", new, "-o", tmp_path / "p.csv")[0] == 0
+    assert pl.read_csv(tmp_path / "p.csv")["predicted_duration_s"].to_list() == [10.0, 7000.0]
