@@ -16,7 +16,7 @@ from analysis.replay._compiled import ZERO, entry
 from analysis.replay._hardware import COUNT, MILLI, SIZE, TYPE, Entries, Hardware, build_hardware, release
 from analysis.replay._jobs import demands, gpu_jobs, predicted_us, to_us
 from analysis.replay.cluster import Cluster
-from analysis.replay.speeds import REFERENCE_SPEED, is_same_type
+from analysis.replay.speeds import REFERENCE_SPEED, is_same_type, unmeasured
 
 #: Why a job takes no part, and what to know of one that does; the place in the tuple is the code.
 REASONS: Final = ("unknown_gpus", "unknown_duration", "exceeds_capacity", "right_censored", "left_censored")

@@ -13,7 +13,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any, Final
 
-__all__ = ["canonical_type", "is_same_type", "shipped_speeds", "speed_of"]
+__all__ = ["canonical_type", "is_same_type", "shipped_speeds", "speed_of", "unmeasured"]
 
 #: What a GPU of unknown speed counts as: the reference, a V100.
 REFERENCE_SPEED: Final = 1.0
