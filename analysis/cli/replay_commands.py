@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -55,7 +56,7 @@ def replay(
     placements = _known(placement, PLACEMENTS, kind="placement", option="--placement")
     trace = Trace.read(trace_folder)
     site = choose_cluster(trace, cluster)
-    jobs, columns = _with_predictions(trace, split_names(predictor, option="--predictor"))
+    jobs, columns, notes = _with_predictions(trace, split_names(predictor, option="--predictor"))
     combos = [(p, name, place) for p in policies for name in columns for place in placements]
     results: dict[str, ReplayResult] = {}
     with progress("replaying", total=len(combos)) as step:
@@ -83,7 +84,9 @@ def replay(
 
     write_folder(output, fill, marker=MARKER)
     show_table([_shown(row) for row in rows], json_to=json_to)
-    for note in dict.fromkeys(note for result in results.values() for note in result.notes):
+    notes += _oracle_note(policies, columns)
+    notes += [note for result in results.values() for note in (*result.notes, *_rejected(result))]
+    for note in dict.fromkeys(notes):
         say(f"note: {note}", json_to=json_to)
     write_json(rows, json_to)
     say(f"Schedules and metrics written to {output}", json_to=json_to)
@@ -121,21 +124,64 @@ def _known(text: str, registry: dict[str, Any], *, kind: str, option: str) -> li
     return names
 
 
-def _with_predictions(trace: Trace, models: list[str]) -> tuple[pl.DataFrame, dict[str, str | None]]:
-    """Add one predicted column a model; 'oracle' needs none."""
+def _with_predictions(trace: Trace, models: list[str]) -> tuple[pl.DataFrame, dict[str, str | None], list[str]]:
+    """Add one predicted column a model ('oracle' needs none); and say which models may have seen these jobs."""
     from predictors import load_model, predict_frame
 
-    jobs = trace.jobs
+    names = {text: "oracle" if text == "oracle" else Path(text).resolve().name for text in models}
+    if twice := sorted({name for name in names.values() if list(names.values()).count(name) > 1}):
+        msg = (
+            f"--predictor: {', '.join(map(repr, twice))} is the name of more than one of {', '.join(models)}; a "
+            "schedule bears its model's name, so copy or write the model to a folder of another name."
+        )
+        raise UsageError(msg)
+    jobs, notes = trace.jobs, []
     columns: dict[str, str | None] = {}
-    for text in models:
-        if text == "oracle":
-            columns[text] = None
-            continue
-        column = f"predicted_duration_s__{Path(text).name}"
-        predicted = predict_frame(load_model(Path(text)), trace.jobs, history=trace.jobs)["predicted_duration_s"]
-        jobs = jobs.with_columns(predicted.alias(column))
-        columns[Path(text).name] = column
-    return jobs, columns
+    for text, name in names.items():
+        columns[name] = None if text == "oracle" else f"predicted_duration_s__{name}"
+        if text != "oracle":
+            model = load_model(Path(text))
+            predicted = predict_frame(model, trace.jobs, history=trace.jobs)["predicted_duration_s"]
+            jobs = jobs.with_columns(predicted.alias(f"predicted_duration_s__{name}"))
+            notes += _seen(name, model.window_, trace.jobs)
+    return jobs, columns, notes
+
+
+def _seen(name: str, window: tuple[str | None, str | None], jobs: pl.DataFrame) -> list[str]:
+    """Say how many jobs lie in the time that a model was trained on: of those it may know the durations."""
+    first, last = (None if text is None else datetime.fromisoformat(text) for text in window)
+    if first is None or last is None:
+        return []
+    num_seen = jobs.filter(pl.col("submit_time").is_between(first, last)).height
+    if not num_seen:
+        return []
+    return [
+        f"{name} was trained on jobs submitted from {first:%Y-%m-%d %H:%M} to {last:%Y-%m-%d %H:%M} (UTC), and "
+        f"{num_seen:,} of the {jobs.height:,} jobs here lie in that time: if it saw them, its result is flattered. "
+        "'hindcast report' compares on later jobs only."
+    ]
+
+
+def _oracle_note(policies: list[str], columns: dict[str, str | None]) -> list[str]:
+    from analysis.replay import POLICIES
+
+    knowing = [name for name in policies if POLICIES[name].uses_predictions]
+    if not knowing or "oracle" not in columns:
+        return []
+    return [
+        f"Under the oracle ({', '.join(knowing)}) every true duration is known beforehand, as for no real scheduler: "
+        "a reference, not a forecast. Give models with --predictor."
+    ]
+
+
+def _rejected(result: ReplayResult) -> list[str]:
+    """Say why jobs were not replayed."""
+    refused = result.schedule.filter(pl.col("state") == "rejected")
+    if not refused.height:
+        return []
+    reasons = refused.group_by("reason").len().sort("len", "reason", descending=[True, False])
+    text = ", ".join(f"{reason} {count:,}" for reason, count in reasons.iter_rows())
+    return [f"{refused.height:,} of {result.schedule.height:,} GPU jobs were not replayed and are in no mean: {text}."]
 
 
 def _shown(row: dict[str, Any]) -> dict[str, Any]:

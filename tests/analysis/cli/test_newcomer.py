@@ -103,3 +103,39 @@ def test_new_jobs_are_predicted_from_the_past_of_the_training_log(run, tmp_path)
     assert run("train", tmp_path / "T", "--model", "user_median", "-o", tmp_path / "M")[0] == 0
     assert run("predict", tmp_path / "M", new, "-o", tmp_path / "p.csv")[0] == 0
     assert pl.read_csv(tmp_path / "p.csv")["predicted_duration_s"].to_list() == [10.0, 7000.0]
+
+
+def test_two_models_of_one_name_do_not_replace_each_other(run, trace_folder, tmp_path):
+    for folder, model in (("a", "user_median"), ("b", "global_median")):
+        assert run("train", trace_folder, "--model", model, "-o", tmp_path / folder / "M")[0] == 0
+    given = f"{tmp_path / 'a' / 'M'},{tmp_path / 'b' / 'M'}"
+    code, _, err = run("replay", trace_folder, "--policy", "sjf", "--predictor", given, "-o", tmp_path / "R")
+    assert code == 2
+    assert "'M' is the name of more than one" in err
+    assert not (tmp_path / "R").exists()
+
+
+def test_a_replay_says_that_its_model_saw_the_jobs_and_that_the_oracle_is_a_bound(run, trace_folder, tmp_path):
+    submitted = Trace.read(trace_folder).jobs["submit_time"]
+    cutoff = submitted[100]
+    num_before = int((submitted < cutoff).sum())
+    words = ["--model", "user_median", "--until", cutoff.isoformat(), "-o", tmp_path / "M"]
+    assert run("train", trace_folder, *words)[0] == 0
+    given = ["--policy", "fifo,sjf", "--predictor", f"oracle,{tmp_path / 'M'}", "-o", tmp_path / "R"]
+    out = run("replay", trace_folder, *given)[1]
+    assert f"and {num_before} of the 400 jobs here lie in that time" in out
+    assert "Under the oracle (sjf) every true duration" in out
+    out = run("replay", trace_folder, "--policy", "fifo", "-o", tmp_path / "R")[1]
+    assert "oracle" not in out
+    assert "lie in that time" not in out
+
+
+def test_a_replay_says_why_jobs_were_not_replayed(run, tmp_path):
+    log = tmp_path / "log.csv"
+    log.write_text(
+        "job_id,submit_time,duration_s,num_gpus\n1,2024-01-01 00:00:00,60,1\n"
+        "2,2024-01-01 00:00:00,,1\n3,2024-01-01 00:00:00,60,64\n4,2024-01-01 00:00:00,,1\n"
+    )
+    assert run("load", "table", log, "--timezone", "UTC", "-o", tmp_path / "T")[0] == 0
+    out = run("replay", tmp_path / "T", "--policy", "fifo", "--cluster", "1x8", "-o", tmp_path / "R")[1]
+    assert "3 of 4 GPU jobs were not replayed and are in no mean: unknown_duration 2, " in out
