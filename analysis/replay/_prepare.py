@@ -288,11 +288,9 @@ def _speed_ratios(
     if not named:
         return [1.0], np.zeros(len(site.gpu_types), dtype=np.int64)
     logged = taken["gpu_type"].unique().drop_nulls().sort().to_list()
-    unmeasured = [name for name in sorted({*named, *logged}) if cluster.speed_of(name) is None]
-    if unmeasured:
-        notes.append(
-            f"No speed was measured for GPU type {', '.join(unmeasured)}: taken as {REFERENCE_SPEED}, a V100's."
-        )
+    guessed = unmeasured({*named, *logged}, cluster.speed)
+    if guessed:
+        notes.append(f"No speed was measured for GPU type {', '.join(guessed)}: taken as {REFERENCE_SPEED}, a V100's.")
     speed = {name: cluster.speed_of(name) or REFERENCE_SPEED for name in {*named, *logged}}
     if logged:
         mapping = pl.Series([speed[name] for name in logged], dtype=pl.Float64)
