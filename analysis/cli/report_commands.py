@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from analysis.cli.app import JsonOption, app, progress, refuse_inside, say, show_table, split_names, write_json
 from analysis.cli.replay_commands import ClusterOption, NoVcOption, choose_cluster
-from analysis.cli.road import num_steps, walk
+from analysis.cli.road import cluster_place, num_steps, walk
+from analysis.errors import UsageError
+
+if TYPE_CHECKING:
+    from analysis.replay import Cluster
+    from analysis.trace import Trace
 
 __all__ = ["characterize", "demo", "report"]
 
@@ -76,9 +81,10 @@ def report(
     refuse_inside(output, given=[trace_folder])
     trace = Trace.read(trace_folder)
     names = split_names(models, option="--models") if models else default_models(trace.jobs)
-    site = choose_cluster(trace, cluster)
+    site, why_not = _site(trace, cluster)
+    place = cluster_place(trace, is_given=cluster is not None)
     with progress("walking the road", total=num_steps(names)) as step:
-        road = walk(trace, cluster=site, models=names, use_vcs=not no_vc, seed=seed, step=step)
+        road = walk(trace, cluster=site, models=names, place=place, use_vcs=not no_vc, seed=seed, step=step)
         write_report(
             trace,
             output,
@@ -87,9 +93,21 @@ def report(
             gains=road.gains,
             replays=road.replays,
             title=title,
-            notes=road.notes,
+            notes=[*why_not, *road.notes],
         )
+    for note in why_not:
+        say(f"note: {note}")
     say(f"Report written to {output}")
+
+
+def _site(trace: Trace, cluster: str | None) -> tuple[Cluster | None, list[str]]:
+    """Choose the cluster; a log that shows no GPU has none, with the reason, but what it says is still reported."""
+    try:
+        return choose_cluster(trace, cluster), []
+    except UsageError as error:
+        if cluster is not None:
+            raise
+        return None, [f"No replay and no comparison of policies: {error}"]
 
 
 @app.command()

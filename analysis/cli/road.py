@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 import polars as pl
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from analysis.replay.gains import GainsResult
     from analysis.trace import Trace
 
-__all__ = ["Road", "num_steps", "walk"]
+__all__ = ["Road", "cluster_place", "num_steps", "walk"]
 
 #: Replayed over the whole log, so that a log without recorded starts shows queues too.
 REPLAYED = ("fifo", "easy")
@@ -40,8 +41,9 @@ def num_steps(models: list[str]) -> int:
 def walk(
     trace: Trace,
     *,
-    cluster: Cluster,
+    cluster: Cluster | None,
     models: list[str],
+    place: str = "own",
     use_vcs: bool = True,
     seed: int = 0,
     step: Callable[[str], None],
@@ -52,10 +54,12 @@ def walk(
     ----------
     trace : Trace
         The log.
-    cluster : Cluster
-        Where it is replayed; the comparison adds a mixed one of the same size.
+    cluster : Cluster or None
+        Where it is replayed; the comparison adds a mixed one of the same size. Null: no replay and no comparison.
     models : list of str
         Registered predictors.
+    place : str, default "own"
+        What the comparison calls the cluster, see ``cluster_place``.
     use_vcs : bool, default True
         Whether virtual clusters hold.
     seed : int, default 0
@@ -68,13 +72,45 @@ def walk(
     Road
         A stretch that the log does not allow (no times, too few jobs) is null and says why in ``notes``.
     """
-    road = Road(notes=list(cluster.notes))
-    road.replays = _replays(trace, cluster, use_vcs=use_vcs, step=step, notes=road.notes)
+    from analysis.replay.gains import mixed_cluster
+
+    road = Road(notes=[] if cluster is None else list(cluster.notes))
+    if cluster is not None:
+        road.replays = _replays(trace, cluster, use_vcs=use_vcs, step=step, notes=road.notes)
     jobs = _backtest(trace, road, models=models, seed=seed, step=step)
-    if jobs is not None:
-        _compare(jobs, road, cluster=cluster, use_vcs=use_vcs, seed=seed)
+    if jobs is not None and cluster is not None:
+        clusters = {place: cluster, "mixed": mixed_cluster(cluster)}
+        _compare(jobs, road, clusters=clusters, use_vcs=use_vcs, seed=seed)
+        road.notes.append(_what_is_compared(trace, jobs))
     step("policies compared")
     return road
+
+
+def cluster_place(trace: Trace, *, is_given: bool) -> str:
+    """Say in a word whose cluster a comparison runs on: ``given`` by the user, the log's ``own``, or ``sized`` from it.
+
+    Parameters
+    ----------
+    trace : Trace
+        The log.
+    is_given : bool
+        Whether the user named the cluster.
+    """
+    if is_given:
+        return "given"
+    return "own" if trace.nodes.height or trace.capacity.height else "sized"
+
+
+def _what_is_compared(trace: Trace, jobs: pl.DataFrame) -> str:
+    first: datetime = jobs["submit_time"].min()  # type: ignore[assignment]
+    later = trace.jobs.filter((pl.col("num_gpus") > 0) & (pl.col("submit_time") >= first))
+    unknown = later.height - jobs.height
+    left_out = f" {unknown:,} jobs of that time without a fully known duration take no part." if unknown else ""
+    return (
+        f"The comparison replays the {jobs.height:,} jobs on which predictors were tested, from "
+        f"{first:%Y-%m-%d %H:%M} UTC on, starting with an empty cluster.{left_out} A prediction "
+        "knows the jobs that had ended in the log, not in the replay, when its job was submitted."
+    )
 
 
 def _replays(
@@ -112,12 +148,11 @@ def _backtest(
     )
 
 
-def _compare(jobs: pl.DataFrame, road: Road, *, cluster: Cluster, use_vcs: bool, seed: int) -> None:
-    from analysis.replay.gains import compare, mixed_cluster
+def _compare(jobs: pl.DataFrame, road: Road, *, clusters: dict[str, Cluster], use_vcs: bool, seed: int) -> None:
+    from analysis.replay.gains import compare
 
     prefix = "predicted_duration_s__"
     predicted = {name.removeprefix(prefix): name for name in jobs.columns if name.startswith(prefix)}
-    clusters = {"own": cluster, "mixed": mixed_cluster(cluster)}
     try:
         road.gains = compare(jobs, clusters=clusters, predicted=predicted, use_vcs=use_vcs, seed=seed)
         road.notes += road.gains.notes

@@ -19,7 +19,12 @@ LEAST_COVERAGE: Final = 0.2
 #: Above this share of unknown statuses, a sentence about completions says so.
 MUCH_UNKNOWN: Final = 0.02
 #: How a sentence begins that is about a cluster of the comparison.
-PLACES: Final = {"own": "On its own cluster", "mixed": "On a mixed cluster of the same size"}
+PLACES: Final = {
+    "own": "On its own cluster",
+    "given": "On the cluster given",
+    "sized": "On a cluster sized from the log",
+    "mixed": "On a mixed cluster of the same size",
+}
 WEEKDAYS: Final = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 
 

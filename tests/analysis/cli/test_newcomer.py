@@ -139,3 +139,26 @@ def test_a_replay_says_why_jobs_were_not_replayed(run, tmp_path):
     assert run("load", "table", log, "--timezone", "UTC", "-o", tmp_path / "T")[0] == 0
     out = run("replay", tmp_path / "T", "--policy", "fifo", "--cluster", "1x8", "-o", tmp_path / "R")[1]
     assert "3 of 4 GPU jobs were not replayed and are in no mean: unknown_duration 2, " in out
+
+
+@pytest.mark.parametrize("rows", ["", "1,2024-01-01 00:00:00,60,0,4\n2,2024-01-02 00:00:00,60,0,4\n"])
+def test_a_log_that_shows_no_gpu_gets_its_report(run, tmp_path, rows):
+    log = tmp_path / "log.csv"
+    log.write_text("job_id,submit_time,duration_s,num_gpus,num_cpus\n" + rows)
+    assert run("load", "table", log, "--timezone", "UTC", "-o", tmp_path / "T")[0] == 0
+    code, out, _ = run("report", tmp_path / "T", "-o", tmp_path / "r.html")
+    assert code == 0
+    assert "note: No replay and no comparison of policies" in out
+    assert "No replay and no comparison of policies" in (tmp_path / "r.html").read_text(encoding="utf-8")
+
+
+def test_a_report_says_whose_cluster_it_is_and_which_jobs_are_compared(run, trace_folder, tmp_path):
+    pages = []
+    for words in ([], ["--cluster", "3x8", "--no-vc"]):
+        given = ["--models", "global_median,user_median", *words, "-o", tmp_path / "r.html"]
+        assert run("report", trace_folder, *given)[0] == 0
+        pages.append((tmp_path / "r.html").read_text(encoding="utf-8"))
+    assert "On its own cluster" in pages[0]
+    assert "On the cluster given" in pages[1]
+    assert "On its own cluster" not in pages[1]
+    assert "The comparison replays the 160 jobs on which predictors were tested" in pages[0]
