@@ -181,7 +181,7 @@ def usable_jobs(log: pl.DataFrame, notes: list[str], *, gpu_jobs_only: bool) -> 
         what = "GPU jobs" if gpu_jobs_only else "jobs"
         msg = (
             f"backtest: none of {log.height} rows can be used; expected {what} with a submission time. "
-            "For a log of CPU jobs set gpu_jobs_only=False."
+            "For a log of CPU jobs set gpu_jobs_only=False (on the command line: --cpu-jobs)."
         )
         raise UsageError(msg)
     return schema.sort_jobs(kept)
@@ -192,6 +192,12 @@ def _split(log: pl.DataFrame, split: float, notes: list[str]) -> tuple[datetime,
         msg = f"backtest: split is {split}; expected a share between 0 and 1, such as 0.6."
         raise UsageError(msg)
     cutoff = log["submit_time"][int(split * log.height)]
+    if log["submit_time"][0] == cutoff:
+        msg = (
+            f"backtest: none of {log.height} jobs was submitted before {cutoff}, where the split of {split} lies, so "
+            "there is nothing to learn from; a backtest needs jobs before and after it."
+        )
+        raise UsageError(msg)
     later = log.filter(pl.col("submit_time") >= cutoff)
     test = later.filter(is_known())
     if not test.height:

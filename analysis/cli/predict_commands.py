@@ -29,6 +29,7 @@ def backtest(
     *,
     models: Annotated[str | None, typer.Option(help="Predictors, commas between; by default all.")] = None,
     split: Annotated[float, typer.Option(min=0.05, max=0.95, help="Share of the jobs before the test part.")] = 0.6,
+    cpu_jobs: Annotated[bool, typer.Option("--cpu-jobs", help="Learn from and predict jobs without GPUs too.")] = False,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the fits.")] = 0,
     json_to: JsonOption = None,
 ) -> None:
@@ -43,8 +44,15 @@ def backtest(
     trace = Trace.read(trace_folder)
     names = split_names(models, option="--models") if models else default_models(trace.jobs)
     with progress("scoring predictors", total=len(names)) as step:
-        zone = trace.meta.time_zone
-        result = run(trace.jobs, models=names, split=split, time_zone=zone, random_state=seed, progress=step)
+        result = run(
+            trace.jobs,
+            models=names,
+            split=split,
+            time_zone=trace.meta.time_zone,
+            random_state=seed,
+            gpu_jobs_only=not cpu_jobs,
+            progress=step,
+        )
 
     def fill(folder: Path) -> None:
         result.scores.write_parquet(folder / "scores.parquet")

@@ -54,7 +54,9 @@ def characterize(
 
     with progress("characterizing"):
         write_folder(output, fill, marker=MARKER)
-    show_table(summary, json_to=json_to)
+    # One row of many columns is read from top to bottom.
+    lines = [{"what": name, "value": value} for row in summary for name, value in row.items()]
+    show_table(lines, json_to=json_to)
     write_json({name: table.to_dicts() for name, table in tables.items()}, json_to)
     say(f"{len(tables)} tables and their figures written to {output}", json_to=json_to)
 

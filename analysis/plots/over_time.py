@@ -67,7 +67,8 @@ def plot_arrivals_by_hour(table: pl.DataFrame, *, ax: Axes | None = None) -> Axe
 def _time_axis(ax: Axes, times: pl.Series) -> NDArray[Any]:
     """Positions of the instants, and the axis for them: dates, or days for a log that counts from its start."""
     if times[0].year >= FIRST_REAL_YEAR:
-        locator = AutoDateLocator(minticks=4, maxticks=7)  # type: ignore[no-untyped-call]
+        # 3 and 7 leave no gap: six steps of the longest interval of a unit reach three of the next larger unit.
+        locator = AutoDateLocator(minticks=3, maxticks=7)  # type: ignore[no-untyped-call]
         ax.xaxis.set_major_locator(locator)
         formatter = ConciseDateFormatter(locator, show_offset=False)  # type: ignore[no-untyped-call]
         ax.xaxis.set_major_formatter(formatter)

@@ -162,3 +162,37 @@ def test_a_report_says_whose_cluster_it_is_and_which_jobs_are_compared(run, trac
     assert "On the cluster given" in pages[1]
     assert "On its own cluster" not in pages[1]
     assert "The comparison replays the 160 jobs on which predictors were tested" in pages[0]
+
+
+@pytest.mark.parametrize("hours", [0.055, 3.0, 3.4, 80.0, 29_000.0])
+def test_a_log_of_any_length_is_drawn_without_a_warning(run, tmp_path, hours):
+    from datetime import datetime, timedelta
+
+    first = datetime(2024, 1, 1)
+    last = first + timedelta(hours=hours)
+    log = tmp_path / "log.csv"
+    log.write_text(f"job_id,submit_time,duration_s,num_gpus\n1,{first},60,1\n2,{last:%Y-%m-%d %H:%M:%S},60,2\n")
+    assert run("load", "table", log, "--timezone", "UTC", "-o", tmp_path / "T")[0] == 0
+    code, out, err = run("characterize", tmp_path / "T", "-o", tmp_path / "C")
+    assert code == 0
+    assert "Warning" not in err
+    # One fact a line, none cut short.
+    assert "…" not in out
+    assert "num_gpu_jobs" in out
+
+
+def test_a_backtest_of_cpu_jobs_and_of_one_job(run, tmp_path):
+    log = tmp_path / "log.csv"
+    rows = [f"{day},2024-01-{day:02d} 00:00:00,{60 * day},0,4" for day in range(1, 11)]
+    log.write_text("\n".join(["job_id,submit_time,duration_s,num_gpus,num_cpus", *rows]))
+    assert run("load", "table", log, "--timezone", "UTC", "-o", tmp_path / "T")[0] == 0
+    words = ["--models", "global_median", "-o", tmp_path / "B"]
+    code, _, err = run("backtest", tmp_path / "T", *words)
+    assert code == 2
+    assert "--cpu-jobs" in err
+    assert run("backtest", tmp_path / "T", "--cpu-jobs", *words)[0] == 0
+    log.write_text("job_id,submit_time,duration_s,num_gpus\n1,2024-01-01 00:00:00,60,1\n")
+    assert run("load", "table", log, "--timezone", "UTC", "-o", tmp_path / "One")[0] == 0
+    code, _, err = run("backtest", tmp_path / "One", *words)
+    assert code == 2
+    assert "nothing to learn from" in err
