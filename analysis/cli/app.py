@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any
@@ -27,6 +27,7 @@ __all__ = [
     "say_error",
     "show_table",
     "split_names",
+    "staged",
     "write_json",
 ]
 
@@ -147,9 +148,32 @@ def write_json(value: object, target: Path | None) -> None:
     if str(target) == "-":
         typer.echo(text, nl=False)
         return
+    with staged(target) as staging:
+        staging.write_text(text, encoding="utf-8")
+
+
+@contextmanager
+def staged(target: Path) -> Iterator[Path]:
+    """Give a hidden place beside a file to write to; it becomes the file at the end, or goes if anything failed.
+
+    Raises
+    ------
+    UsageError
+        If the file cannot be written there.
+    """
     staging = target.with_name(f".{target.name}.tmp")
-    staging.write_text(text, encoding="utf-8")
-    staging.replace(target)
+    try:
+        if target.is_dir():
+            raise IsADirectoryError(0, "it is a folder")
+        yield staging
+        staging.replace(target)
+    except OSError as error:
+        why = error.strerror or str(error)
+        msg = f"{target}: cannot be written ({why}); choose a file in a folder that exists and that you may write to."
+        raise UsageError(msg) from error
+    finally:
+        with suppress(OSError):
+            staging.unlink(missing_ok=True)
 
 
 def refuse_inside(output: Path, *, given: Iterable[Path]) -> None:

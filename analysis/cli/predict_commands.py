@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import polars as pl
 import typer
 
-from analysis.cli.app import JsonOption, app, progress, refuse_inside, say, show_table, split_names, write_json
+from analysis.cli.app import JsonOption, app, progress, refuse_inside, say, show_table, split_names, staged, write_json
 from analysis.errors import BadFileError, UsageError
 
 if TYPE_CHECKING:
@@ -122,12 +122,8 @@ def predict(
     # Jobs that only just came have no past of their own: then the past of the training log is what is known.
     history = frame if ended_jobs(frame).height else None
     predicted = predict_frame(predictor, frame, history=history)
-    staging = output.with_name(f".{output.name}.tmp")
-    try:
+    with staged(output) as staging:
         _write(predicted, staging, kind)
-        staging.replace(output)
-    finally:
-        staging.unlink(missing_ok=True)
     say(f"{predicted.height:,} predictions written to {output}")
 
 

@@ -196,3 +196,16 @@ def test_a_backtest_of_cpu_jobs_and_of_one_job(run, tmp_path):
     code, _, err = run("backtest", tmp_path / "One", *words)
     assert code == 2
     assert "nothing to learn from" in err
+
+
+def test_a_file_that_cannot_be_written_is_named_and_leaves_nothing(run, trace_folder, tmp_path, monkeypatch):
+    assert run("train", trace_folder, "--model", "global_median", "-o", tmp_path / "M")[0] == 0
+    (tmp_path / "folder.csv").mkdir()
+    before = sorted(tmp_path.iterdir())
+    monkeypatch.chdir(tmp_path)
+    for target, why in (("folder.csv", "it is a folder"), ("nowhere/p.csv", "No such file")):
+        for words in (["check", trace_folder, "--json", target], ["predict", "M", trace_folder, "-o", target]):
+            code, _, err = run(*words)
+            assert code == 2
+            assert err.startswith(f"hindcast: {target}: cannot be written ({why}")
+    assert sorted(tmp_path.iterdir()) == before
