@@ -75,9 +75,10 @@ def train(
     *,
     model: Annotated[str, typer.Option(help="Which predictor.")] = "boosted",
     until: Annotated[str | None, typer.Option(metavar="TIME", help="Know only what had ended by then.")] = None,
+    cpu_jobs: Annotated[bool, typer.Option("--cpu-jobs", help="Learn from jobs without GPUs too.")] = False,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the fit.")] = 0,
 ) -> None:
-    """Fit a predictor on a Trace and store it, without pickle.
+    """Fit a predictor on the GPU jobs of a Trace, as a backtest does, and store it, without pickle.
 
     Example: hindcast train philly --model boosted --until 2017-11-01 -o model
     """
@@ -85,7 +86,10 @@ def train(
     from predictors import make_predictor, save_model, training_view
 
     trace = Trace.read(trace_folder)
-    jobs = trace.jobs
+    jobs = trace.jobs if cpu_jobs else trace.jobs.filter(pl.col("num_gpus") > 0)
+    if not jobs.height:
+        msg = f"{trace_folder}: none of its {trace.jobs.height} jobs has a GPU; --cpu-jobs learns from the others too."
+        raise UsageError(msg)
     if until is not None:
         jobs = training_view(jobs, cutoff=_instant(until, trace))
     predictor = make_predictor(model)

@@ -72,6 +72,29 @@ def test_train_predict_and_replay_with_the_model(venus, tmp_path, capsys):
     assert rows[0]["mean_jct_s"] < rows[1]["mean_jct_s"]
 
 
+def test_train_learns_from_gpu_jobs_unless_told_otherwise(tmp_path):
+    raw = tmp_path / "mixed.csv"
+    rows = [f"{i},{100 * i},{60 if i % 2 else 6000},{i % 2}" for i in range(40)]
+    raw.write_text("\n".join(["job_id,submit_time,duration_s,num_gpus", *rows]) + "\n")
+    assert main(["load", "table", str(raw), "--clock", "relative", "-o", str(tmp_path / "T")]) == 0
+    medians = []
+    for name, more in (("gpu", []), ("all", ["--cpu-jobs"])):
+        words = ["train", str(tmp_path / "T"), "--model", "global_median", *more, "-o", str(tmp_path / name)]
+        assert main(words) == 0
+        assert main(["predict", str(tmp_path / name), str(tmp_path / "T"), "-o", str(tmp_path / f"{name}.csv")]) == 0
+        medians.append(pl.read_csv(tmp_path / f"{name}.csv")["predicted_duration_s"][-1])
+    assert medians[0] == pytest.approx(60)
+    assert medians[1] > 60
+
+
+def test_train_says_that_a_log_has_no_gpu_jobs(tmp_path, capsys):
+    raw = tmp_path / "cpu.csv"
+    raw.write_text("job_id,submit_time,duration_s,num_gpus\n1,0,60,0\n")
+    assert main(["load", "table", str(raw), "--clock", "relative", "-o", str(tmp_path / "T")]) == 0
+    assert main(["train", str(tmp_path / "T"), "-o", str(tmp_path / "M")]) == 2
+    assert "--cpu-jobs" in capsys.readouterr().err
+
+
 def test_backtest_writes_scores_and_predictions(venus, tmp_path, capsys):
     rows = json_of(capsys, "backtest", venus, "--models", "global_median,user_median", "-o", tmp_path / "B")
     assert [row["model"] for row in rows] == ["global_median", "user_median"]
