@@ -85,8 +85,8 @@ def percent_text(share: float) -> str:
 
     Examples
     --------
-    >>> [percent_text(x) for x in (0.0, 0.0004, 0.0456, 0.5, 0.99999, 1.0, -0.02)]
-    ['0 %', '<0.1 %', '4.6 %', '50 %', '>99.9 %', '100 %', '-2 %']
+    >>> [percent_text(x) for x in (0.0, 0.0004, 0.0456, 0.5, 0.99999, 1.0, -0.02, -0.0004)]
+    ['0 %', '<0.1 %', '4.6 %', '50 %', '>99.9 %', '100 %', '-2 %', '0 %']
     """
     percent = share * 100
     if 0 < percent < 0.1:
@@ -94,7 +94,7 @@ def percent_text(share: float) -> str:
     if 99.9 < percent < 100:
         return ">99.9 %"
     text = f"{percent:.1f}" if abs(percent) < 99.95 else f"{percent:.0f}"
-    return f"{text.removesuffix('.0')} %"
+    return f"{'0' if text == '-0.0' else text.removesuffix('.0')} %"
 
 
 def _cell(name: str, value: object) -> str:
