@@ -213,6 +213,9 @@ def read_layout(
     if not header.strip():
         found = "a file with blank lines only"
         raise BadFileError(path, kind="empty", found=found, expected="a header", fix="Download or export it again.")
+    if "\0" in header:
+        found = f"a NUL byte in the header (line {line})"
+        raise BadFileError(path, kind="not_text", found=found, expected="text", fix="Download or export it again.")
     sep = separator or _best_separator(header, required)
     columns = _split(header, sep)
     second = stream.readline().decode("utf-8", errors="replace").rstrip("\r\n")

@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
+from analysis.errors import BadFileError
 from analysis.loaders import load
 from analysis.loaders.slurm.nodes import read_scontrol_nodes
 
@@ -49,3 +52,9 @@ def test_acme_a_year_that_no_calendar_of_ours_has(tmp_path):
     trace = load("acme", path)
     assert trace.meta.load_report.rejected_by_reason == {"unreadable_Time": 1}
     assert trace.table("usage_series").height == 4
+
+
+def test_a_nul_byte_in_a_header_is_refused_with_a_sentence(tmp_path):
+    (tmp_path / "GPU_UTIL.csv").write_bytes(b"Time,172.31.0.1-0,172.31.0.\x00-1\n2023-07-01 08:00:00+08:00,97.0,1.0\n")
+    with pytest.raises(BadFileError, match="found a NUL byte in the header .line 1.; expected text"):
+        load("acme", tmp_path)
