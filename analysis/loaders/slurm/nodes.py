@@ -222,6 +222,8 @@ def _number(text: str | None) -> float | None:
     return float(found[1]) if found else None
 
 
+#: More GPUs than any node has: a count beyond it is a broken file.
+MOST_GPUS: Final = 10_000
 RAW: Final = {
     "node_id": pl.String(),
     "partitions": pl.List(pl.String()),
@@ -237,9 +239,11 @@ def _nodes_table(path: Path, rows: Sequence[dict[str, object]]) -> pl.DataFrame:
     gres = pl.struct(gres_gpus(pl.col("gres"))).alias("by_gres")
     tres = pl.struct(tres_gpus(pl.col("tres"))).alias("by_tres")
     read = frame.with_columns(gres, tres).with_columns(
-        num_gpus=pl.coalesce(pl.col("by_gres").struct["gpus"], pl.col("by_tres").struct["gpus"], 0.0).cast(pl.Int64),
+        num_gpus=pl.coalesce(pl.col("by_gres").struct["gpus"], pl.col("by_tres").struct["gpus"], 0.0),
         gpu_type=pl.coalesce(pl.col("by_gres").struct["gpu_type"], pl.col("by_tres").struct["gpu_type"]),
     )
+    _refuse_absurd_counts(path, read)
+    read = read.with_columns(pl.col("num_gpus").cast(pl.Int64))
     once = read.group_by("node_id").agg(
         pl.col("num_gpus", "gpu_type", "cpus", "memory", "gres", "tres").first(),
         kinds=pl.struct("num_gpus", "gpu_type").n_unique(),
@@ -291,6 +295,19 @@ def _split_by_type(nodes: pl.DataFrame) -> pl.DataFrame:
                 }
             )
     return pl.concat([nodes.filter(is_mixed.not_().fill_null(value=True)), pl.DataFrame(parts, schema=nodes.schema)])
+
+
+def _refuse_absurd_counts(path: Path, nodes: pl.DataFrame) -> None:
+    absurd = nodes.filter(pl.col("num_gpus") > MOST_GPUS)
+    if absurd.height:
+        name, num_gpus = absurd.select("node_id", "num_gpus").row(0)
+        raise BadFileError(
+            path,
+            kind="bad_value",
+            found=f"{num_gpus:g} GPUs on node {name}",
+            expected=f"at most {MOST_GPUS:,}",
+            fix="Export it again.",
+        )
 
 
 def _count_types(gres: str | None, tres: str | None) -> dict[str, int]:

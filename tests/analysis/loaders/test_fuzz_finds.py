@@ -58,3 +58,10 @@ def test_a_nul_byte_in_a_header_is_refused_with_a_sentence(tmp_path):
     (tmp_path / "GPU_UTIL.csv").write_bytes(b"Time,172.31.0.1-0,172.31.0.\x00-1\n2023-07-01 08:00:00+08:00,97.0,1.0\n")
     with pytest.raises(BadFileError, match="found a NUL byte in the header .line 1.; expected text"):
         load("acme", tmp_path)
+
+
+def test_slurm_a_node_of_more_gpus_than_there_are(tmp_path):
+    path = tmp_path / "nodes.txt"
+    path.write_text("NodeName=n1 CPUTot=8 RealMemory=1000 Gres=gpu:9999999999999999999999999 State=IDLE Partitions=p\n")
+    with pytest.raises(BadFileError, match=r"found 1e\+25 GPUs on node n1; expected at most 10,000"):
+        read_scontrol_nodes(path)
