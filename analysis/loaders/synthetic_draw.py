@@ -1,4 +1,4 @@
-"""The draw of a synthetic log: who submits what and when, then GPUs, status, duration and delay of every job.
+"""The draw of a synthetic log: who submits what and when; GPUs, status, duration of every job; delays of CPU jobs.
 
 Users submit in sessions (bursts of jobs of one family); a user's families follow one another over the window, and a
 family goes through versions. Each of these has effects, on a normal scale, which add up to a score per job. A score

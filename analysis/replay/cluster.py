@@ -234,7 +234,7 @@ def _size_problems(rows: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def _read_toml(path: Path) -> dict[str, Any]:
-    fix = "Write it by the example of 'hindcast replay --help', or leave --cluster out to size one from the trace."
+    fix = f"Write {_EXAMPLE}; or give NODESxGPUS such as 52x8; or leave it out to take the trace's own."
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
