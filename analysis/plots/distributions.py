@@ -7,8 +7,8 @@ from typing import Any
 import polars as pl
 from matplotlib.axes import Axes
 
-from analysis.plots.registry import figure
-from analysis.plots.style import INK, duration_axis, legend, line_style, new_axes, share_axis, style_axes
+from analysis.plots.registry import Tables, figure
+from analysis.plots.style import INK, duration_axis, legend, line_style, log_label, new_axes, share_axis, style_axes
 
 #: A bucket has the same colour in every figure of every log.
 ORDER = ("1", "<1", "2", "5-8", "3-4", ">8", "0", "unknown")
@@ -28,8 +28,22 @@ def bucket_label(bucket: str) -> str:
     return names.get(bucket, f"{bucket} GPUs")
 
 
-def _curves(table: pl.DataFrame, *, value: str, weight: str, ax: Axes) -> float:
-    """Draw a curve per bucket; return where the axis may end."""
+def _curves(table: Tables, *, value: str, weight: str, ax: Axes) -> float:
+    """Draw a curve per bucket of one log, or of several logs one for all their jobs; return where the axis may end."""
+    if isinstance(table, pl.DataFrame):
+        return _bucket_curves(table, value=value, weight=weight, ax=ax)
+    largest = 0.0
+    for index, (log, part) in enumerate(table.items()):
+        chosen = part.filter(pl.col("weight").cast(pl.String) == weight)
+        bucket = "all" if (chosen["bucket"].cast(pl.String) == "all").any() else str(chosen["bucket"][0])
+        curve = chosen.filter(pl.col("bucket").cast(pl.String) == bucket)
+        label = log_label(log) if bucket == "all" else f"{log_label(log)} ({bucket_label(bucket)}s)"
+        ax.plot(curve[value].to_numpy(), curve["share"].to_numpy(), label=label, **line_style(index))
+        largest = max(largest, float(curve[value].to_numpy().max()))
+    return largest
+
+
+def _bucket_curves(table: pl.DataFrame, *, value: str, weight: str, ax: Axes) -> float:
     chosen = table.filter(pl.col("weight").cast(pl.String) == weight)
     for key, curve in chosen.partition_by("bucket", as_dict=True, maintain_order=True).items():
         bucket = str(key[0])
@@ -48,14 +62,16 @@ def _has_gpu_time(table: pl.DataFrame) -> bool:
     table="duration_cdf",
     title="Job durations by GPU count",
     caption="How many of the jobs ran at most this long. A curve further right means longer jobs.",
+    compares=True,
+    compared_caption="How many of the GPU jobs of each log ran at most this long. Further right means longer jobs.",
 )
-def plot_duration_cdf(table: pl.DataFrame, *, ax: Axes | None = None) -> Axes:
+def plot_duration_cdf(table: Tables, *, ax: Axes | None = None) -> Axes:
     """Draw the distribution of durations by GPU count, every job counting once.
 
     Parameters
     ----------
-    table : DataFrame
-        As `analysis.characterize.duration_cdf` gives it.
+    table : DataFrame, or mapping of str to DataFrame
+        As `analysis.characterize.duration_cdf` gives it; of several logs by their names, for a curve per log.
     ax : Axes, optional
         Where to draw; by default new axes.
 
@@ -78,8 +94,9 @@ def plot_duration_cdf(table: pl.DataFrame, *, ax: Axes | None = None) -> Axes:
     title="Where the GPU time goes, by duration",
     caption="Share of the GPU time that belongs to jobs of at most this duration: a few long jobs use most of it.",
     has_content=_has_gpu_time,
+    compares=True,
 )
-def plot_duration_cdf_gpu_time(table: pl.DataFrame, *, ax: Axes | None = None) -> Axes:
+def plot_duration_cdf_gpu_time(table: Tables, *, ax: Axes | None = None) -> Axes:
     """Draw the distribution of durations by GPU count, every job counting by its GPU time; see `plot_duration_cdf`."""
     ax = ax or new_axes()
     largest = _curves(table, value="duration_s", weight="gpu_time", ax=ax)
@@ -94,14 +111,15 @@ def plot_duration_cdf_gpu_time(table: pl.DataFrame, *, ax: Axes | None = None) -
     table="queueing_delay_cdf",
     title="Queueing delay by GPU count",
     caption="How many of the jobs waited at most this long; the height at 1 s is the share that hardly waited.",
+    compares=True,
 )
-def plot_queueing_delay_cdf(table: pl.DataFrame, *, ax: Axes | None = None) -> Axes:
+def plot_queueing_delay_cdf(table: Tables, *, ax: Axes | None = None) -> Axes:
     """Draw the distribution of queueing delays by GPU count.
 
     Parameters
     ----------
-    table : DataFrame
-        As `analysis.characterize.queueing_delay_cdf` gives it.
+    table : DataFrame, or mapping of str to DataFrame
+        As `analysis.characterize.queueing_delay_cdf` gives it; of several logs by their names, for a curve per log.
     ax : Axes, optional
         Where to draw; by default new axes.
 

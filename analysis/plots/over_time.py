@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -10,8 +11,8 @@ from matplotlib.axes import Axes
 from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 from numpy.typing import NDArray
 
-from analysis.plots.registry import figure
-from analysis.plots.style import INK, PALETTE, SMALL_PT, legend, new_axes, style_axes
+from analysis.plots.registry import Tables, figure
+from analysis.plots.style import INK, PALETTE, SMALL_PT, legend, line_style, log_label, new_axes, style_axes
 
 __all__ = ["plot_arrivals_by_hour", "plot_arrivals_over_time", "plot_running_gpus"]
 
@@ -26,14 +27,16 @@ S_PER_DAY = 86_400.0
     table="arrivals_by_hour",
     title="Arrivals by hour and weekday",
     caption="Jobs submitted per hour of the week, in the log's time zone. Blank: the log does not cover that hour.",
+    compares=True,
+    compared_caption="Jobs submitted in each hour of the day, against the log's own average hour, in its time zone.",
 )
-def plot_arrivals_by_hour(table: pl.DataFrame, *, ax: Axes | None = None) -> Axes:
-    """Draw submissions per hour of the week as a map of colours.
+def plot_arrivals_by_hour(table: Tables, *, ax: Axes | None = None) -> Axes:
+    """Draw submissions per hour of the week as a map of colours; of several logs a curve each over the day.
 
     Parameters
     ----------
-    table : DataFrame
-        As `analysis.characterize.arrivals_by_hour` gives it.
+    table : DataFrame, or mapping of str to DataFrame
+        As `analysis.characterize.arrivals_by_hour` gives it; of several logs by their names.
     ax : Axes, optional
         Where to draw; by default new axes.
 
@@ -43,6 +46,8 @@ def plot_arrivals_by_hour(table: pl.DataFrame, *, ax: Axes | None = None) -> Axe
         The axes drawn into.
     """
     ax = ax or new_axes()
+    if not isinstance(table, pl.DataFrame):
+        return _hours_compared(table, ax=ax)
     grid = np.full((7, 24), np.nan)
     grid[table["weekday"].to_numpy().astype(int) - 1, table["hour"].to_numpy().astype(int)] = table["jobs_per_hour"]
     mesh = ax.pcolormesh(np.arange(25) - 0.5, np.arange(8) - 0.5, np.ma.masked_invalid(grid), cmap="cividis", vmin=0)
@@ -62,6 +67,22 @@ def plot_arrivals_by_hour(table: pl.DataFrame, *, ax: Axes | None = None) -> Axe
         bar.solids.set_rasterized(False)
         bar.solids.set_edgecolor("face")
     return style_axes(ax, grid="none")
+
+
+def _hours_compared(tables: Mapping[str, pl.DataFrame], *, ax: Axes) -> Axes:
+    for index, (log, table) in enumerate(tables.items()):
+        hours = table.group_by("hour").agg(pl.col("num_jobs", "num_hours").sum()).sort("hour")
+        rate = hours["num_jobs"] / hours["num_hours"]
+        mean = float(hours["num_jobs"].sum()) / float(hours["num_hours"].sum())
+        ax.plot(hours["hour"].to_numpy(), (rate / mean).to_numpy(), label=log_label(log), **line_style(index))
+    ax.axhline(1.0, color=INK, linewidth=0.8, alpha=0.6)
+    ax.set_xlim(0, 23)
+    ax.set_ylim(bottom=0)
+    ax.set_xticks(range(0, 24, 3))
+    ax.set_xlabel("Hour of the day (h, local time)")
+    ax.set_ylabel("Arrivals (times the average hour)")
+    legend(ax, num_columns=3, place="outside")
+    return style_axes(ax)
 
 
 def _time_axis(ax: Axes, times: pl.Series) -> NDArray[Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from html import escape
 from typing import Any, Final
 
@@ -18,11 +18,14 @@ __all__ = [
     "INK",
     "PALETTE",
     "SIZE_IN",
+    "bar_style",
     "duration_axis",
     "duration_text",
     "legend",
     "line_style",
+    "log_label",
     "new_axes",
+    "new_panels",
     "share_axis",
     "style_axes",
     "to_png",
@@ -36,8 +39,11 @@ INK: Final = "#1b1c1d"
 PALETTE: Final = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#56B4E9", "#CC79A7", "#8c8c8c")
 #: A curve differs from its neighbours by more than its colour, for print in grey.
 DASHES: Final = ("-", (0, (5, 1.5)), (0, (1.5, 1)), (0, (6, 1.5, 1, 1.5)), (0, (3, 1)), (0, (8, 2)), (0, (1, 2)))
+HATCHES: Final = ("", "////", "....", "xxxx", "----", "||||", "oo")
 #: Narrow, so that a figure is legible on a telephone without zooming and in a column of print.
 SIZE_IN: Final = (4.4, 3.1)
+#: A longer name of a log or tenant is cut in figures.
+LABEL_LENGTH: Final = 16
 TEXT_PT: Final = 9
 SMALL_PT: Final = 8
 
@@ -50,6 +56,13 @@ def new_axes(*, width_in: float = SIZE_IN[0], height_in: float = SIZE_IN[1]) -> 
     figure = Figure(figsize=(width_in, height_in), layout="constrained")
     FigureCanvasAgg(figure)
     return figure.subplots()
+
+
+def new_panels(heights_in: Sequence[float], *, width_in: float = SIZE_IN[0]) -> list[Axes]:
+    """Make axes one below the other on one figure, each of its own height [inch]."""
+    figure = Figure(figsize=(width_in, sum(heights_in)), layout="constrained")
+    FigureCanvasAgg(figure)
+    return list(figure.subplots(len(heights_in), 1, squeeze=False, height_ratios=list(heights_in))[:, 0])
 
 
 def style_axes(ax: Axes, *, grid: str = "both") -> Axes:
@@ -90,9 +103,24 @@ def legend(ax: Axes, *, title: str = "", num_columns: int = 1, place: str = "bes
     box.get_title().set_color(INK)
 
 
+def log_label(name: str) -> str:
+    """Name of a log as a figure writes it: cut, and without the sign that would begin a formula."""
+    cut = name if len(name) <= LABEL_LENGTH else name[: LABEL_LENGTH - 1] + "…"
+    return cut.replace("$", r"\$")
+
+
 def line_style(index: int) -> dict[str, Any]:
     """Colour and dashes of the curve with this number."""
-    return {"color": PALETTE[index % len(PALETTE)], "linestyle": DASHES[index % len(DASHES)], "linewidth": 1.6}
+    # When the colours begin again, the dashes are others.
+    dashes = DASHES[(index + index // len(PALETTE)) % len(DASHES)]
+    return {"color": PALETTE[index % len(PALETTE)], "linestyle": dashes, "linewidth": 1.6}
+
+
+def bar_style(index: int) -> dict[str, Any]:
+    """Colour and hatching of the bars with this number, for print in grey too."""
+    hatch = HATCHES[(index + index // len(PALETTE)) % len(HATCHES)]
+    # Hatches take the colour of the edge; white is seen on every colour of the palette.
+    return {"color": PALETTE[index % len(PALETTE)], "hatch": hatch, "edgecolor": "white", "linewidth": 0}
 
 
 def duration_text(seconds: float) -> str:
