@@ -1,8 +1,8 @@
 """Agreement with evalys (https://pypi.org/project/evalys), an independent tool, on the Parallel Workloads Archive.
 
 evalys needs an older pandas than this project, so it runs in an environment of its own, which ``make test`` builds from
-``requirements/evalys.lock``. Two of its habits are allowed for, and pinned by a test: it
-drops the first job of every log, and every job of status 5 (cancelled), also those that ran.
+``requirements/evalys.lock``. Two of its habits are allowed for, and pinned by a test: it drops the first job of every
+log, and every job of status 5 (cancelled), also those that ran.
 """
 
 from __future__ import annotations
