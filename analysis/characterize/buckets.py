@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Final
 
@@ -12,15 +12,19 @@ import polars as pl
 from numpy.typing import NDArray
 
 from analysis import metrics
+from analysis.schema import STATUS
 
 __all__ = [
     "BUCKETS",
     "GPU_BUCKETS",
     "KINDS",
+    "MAX_BINS",
     "WEIGHTS",
+    "bin_width",
     "conform",
     "ensure_weights",
     "gpu_bucket",
+    "grouped_schema",
     "job_kind",
     "log_grid",
     "observed_window",
@@ -40,6 +44,12 @@ KINDS: Final = ("gpu", "cpu", "unknown")
 KIND: Final = pl.Enum(KINDS)
 
 POINTS_PER_DECADE: Final = 20
+#: At most this many points in a table over time.
+MAX_BINS: Final = 1000
+NICE_WIDTHS_S: Final = (
+    *(1, 2, 5, 10, 30, 60, 120, 300, 600, 1800),
+    *(3600, 7200, 10800, 21600, 43200, 86400, 172800, 604800, 1209600),
+)
 
 
 def gpu_bucket() -> pl.Expr:
@@ -66,9 +76,35 @@ def job_kind() -> pl.Expr:
     return kind.cast(KIND).alias("kind")
 
 
+def bin_width(length_s: float, *, max_bins: int = MAX_BINS) -> int:
+    """Smallest round width with which ``length_s`` falls into at most ``max_bins`` bins [s].
+
+    Examples
+    --------
+    >>> bin_width(90 * 86400)
+    10800
+    """
+    for width in NICE_WIDTHS_S:
+        if length_s <= width * max_bins:
+            return width
+    return int(-(-length_s // (86400 * max_bins)) * 86400)
+
+
 def conform(table: pl.DataFrame, schema: Mapping[str, pl.DataType]) -> pl.DataFrame:
     """Bring a result table to exactly these columns, in this order and of these dtypes."""
     return table.select(pl.col(name).cast(dtype) for name, dtype in schema.items())
+
+
+def grouped_schema(by: Sequence[str], schema: Mapping[str, pl.DataType]) -> dict[str, pl.DataType]:
+    """Columns of a result table with the grouping first.
+
+    Examples
+    --------
+    >>> list(grouped_schema(("vc",), {"num_jobs": pl.Int64()}))
+    ['vc', 'num_jobs']
+    """
+    dtypes: dict[str, pl.DataType] = {"gpu_bucket": BUCKET, "status": STATUS}
+    return {**{name: dtypes.get(name, pl.String()) for name in by}, **schema}
 
 
 def ensure_weights(jobs: pl.DataFrame) -> pl.DataFrame:

@@ -1,4 +1,4 @@
-"""How long jobs run: quantiles and distribution by GPU-count bucket, by jobs and by GPU time.
+"""How long jobs run: quantiles and distribution by GPU-count bucket and by status, by jobs and by GPU time.
 
 A right-censored job counts with the time that it had run when the log ends (a lower bound), and the tables say how many
 there are; a job without a known duration counts nowhere.
@@ -6,25 +6,29 @@ there are; a job without a known duration counts nowhere.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
-import numpy as np
 import polars as pl
 
-from analysis.characterize.buckets import BUCKET, BUCKETS, WEIGHT, ensure_weights, log_grid, share_below
-from analysis.characterize.buckets import weighted_quantiles as _weighted_quantiles
+from analysis.characterize.buckets import BUCKET, WEIGHT, conform, grouped_schema
+from analysis.characterize.inputs import DURATIONS
 from analysis.characterize.registry import characterization
-from analysis.metrics import S_PER_H
+from analysis.characterize.weighted import counted_quantile, grid_shares, weighted_quantile, with_all_gpu_jobs
+from analysis.metrics import S_PER_H, US_PER_S
+from analysis.schema import STATUS
 
-__all__ = ["QUANTILES", "duration_cdf", "duration_quantiles"]
+__all__ = ["QUANTILES", "duration_cdf", "duration_quantiles", "durations_by_status"]
 
 QUANTILES: Final = {"p5": 0.05, "p25": 0.25, "p50": 0.5, "p75": 0.75, "p90": 0.9, "p95": 0.95, "p99": 0.99}
 
 CENSORED_NOTE: Final = "A job still running when the log ends counts with the time that it had run (a lower bound)."
-
-QUANTILES_SCHEMA: Final = {
-    "bucket": BUCKET,
-    "weight": WEIGHT,
+QUANTILE_NOTE: Final = (
+    "Weight 'jobs': every job counts once, quantiles are interpolated linearly. Weight 'gpu_time': every job counts by "
+    "its GPU time; a quantile is the smallest duration at or below which that share of the GPU time lies."
+)
+QUANTILE_SOURCE: Final = "Hyndman and Fan 1996, type 7, doi:10.1080/00031305.1996.10473566"
+MEASURES: Final = {
     "num_jobs": pl.Int64(),
     "num_right_censored": pl.Int64(),
     "gpu_hours": pl.Float64(),
@@ -33,42 +37,26 @@ QUANTILES_SCHEMA: Final = {
     **{f"{name}_s": pl.Float64() for name in QUANTILES},
     "max_s": pl.Float64(),
 }
+QUANTILES_SCHEMA: Final = {"bucket": BUCKET, "weight": WEIGHT, **MEASURES}
+STATUS_SCHEMA: Final = {"status": STATUS, "weight": WEIGHT, **MEASURES}
 CDF_SCHEMA: Final = {"bucket": BUCKET, "weight": WEIGHT, "duration_s": pl.Float64(), "share": pl.Float64()}
-
-
-def bucket_groups(jobs: pl.DataFrame, value: str) -> list[tuple[str, pl.DataFrame]]:
-    """Jobs with a known ``value`` by bucket, in order, "all" (= GPU jobs) first; buckets without a job left out."""
-    known = ensure_weights(jobs).filter(pl.col(value).is_not_null())
-    parts = {str(key[0]): part for key, part in known.partition_by("bucket", as_dict=True).items()}
-    gpu_jobs = known.filter(pl.col("num_gpus") > 0)
-    if gpu_jobs.height:
-        parts["all"] = gpu_jobs
-    return [(bucket, parts[bucket]) for bucket in BUCKETS if bucket in parts]
-
-
-def count_right_censored(jobs: pl.DataFrame) -> int:
-    """Jobs whose duration is only a lower bound."""
-    return int(jobs["censoring"].is_in(["right", "both"]).sum())
 
 
 @characterization(
     "duration_quantiles",
+    inputs=(DURATIONS,),
     title="Durations by GPU count",
     definition=(
-        "Running time of a job, attempts summed, pauses left out. Weight 'jobs': every job counts once, quantiles "
-        "are interpolated linearly. Weight 'gpu_time': every job counts by its GPU time; a quantile is the "
-        "smallest duration at or below which that share of the GPU time lies. Bucket 'all': all GPU jobs. "
+        f"Running time of a job, attempts summed, pauses left out. {QUANTILE_NOTE} Bucket 'all': all GPU jobs. "
         f"{CENSORED_NOTE}"
     ),
+    source=QUANTILE_SOURCE,
     needs=("duration_s",),
 )
-def duration_quantiles(jobs: pl.DataFrame) -> pl.DataFrame:
+def duration_quantiles(durations: pl.DataFrame, *, by: tuple[str, ...] = ()) -> pl.DataFrame:
     """Mean and quantiles of the duration by GPU-count bucket, by jobs and by GPU time [s].
 
-    Parameters
-    ----------
-    jobs : DataFrame, one row per job
-        Columns of the jobs table; a null ``duration_s`` counts nowhere.
+    A job with a null ``duration_s`` counts nowhere.
 
     Returns
     -------
@@ -80,35 +68,76 @@ def duration_quantiles(jobs: pl.DataFrame) -> pl.DataFrame:
     ----------
     .. [1] Quantiles of weight "jobs" are type 7 of R. J. Hyndman and Y. Fan, "Sample Quantiles in Statistical
        Packages", The American Statistician 50(4), 1996, doi:10.1080/00031305.1996.10473566.
+
+    Examples
+    --------
+    >>> jobs = pl.DataFrame({"num_gpus": [1.0, 1.0, 1.0], "duration_s": [10.0, 20.0, 70.0]})
+    >>> table = duration_quantiles(jobs, where=pl.col("num_gpus") > 0)
+    >>> table.filter(bucket="all").select("weight", "mean_s", "p50_s").rows()
+    [('jobs', 33.3333333333, 20.0), ('gpu_time', 54.0, 70.0)]
     """
-    rows = []
-    for bucket, part in bucket_groups(jobs, "duration_s"):
-        values = part["duration_s"].to_numpy()
-        weights = part["gpu_s"].fill_null(0.0).to_numpy()
-        known_gpus = part["gpu_s"].null_count() < part.height
-        shared = {
-            "bucket": bucket,
-            "num_jobs": part.height,
-            "num_right_censored": count_right_censored(part),
-            "gpu_hours": float(weights.sum()) / S_PER_H if known_gpus else None,
-            "min_s": float(values.min()),
-            "max_s": float(values.max()),
-        }
-        plain = np.quantile(values, list(QUANTILES.values())).tolist()
-        rows.append({**shared, "weight": "jobs", "mean_s": float(values.mean()), **_named(plain)})
-        if weights.sum() > 0:
-            heavy = _weighted_quantiles(values, weights=weights, at=tuple(QUANTILES.values()))
-            mean = float(np.average(values, weights=weights))
-            rows.append({**shared, "weight": "gpu_time", "mean_s": mean, **_named(heavy)})
-    return pl.DataFrame(rows, schema=QUANTILES_SCHEMA)
+    known = with_all_gpu_jobs(durations.filter(pl.col("duration_s").is_not_null()))
+    return conform(_quantiles(known, [*by, "bucket"]), grouped_schema(by, QUANTILES_SCHEMA))
 
 
-def _named(values: list[float | None]) -> dict[str, float | None]:
-    return {f"{name}_s": value for name, value in zip(QUANTILES, values, strict=True)}
+@characterization(
+    "durations_by_status",
+    inputs=(DURATIONS,),
+    title="Durations by how jobs end",
+    definition=(
+        f"Running time of GPU jobs by their last status. {QUANTILE_NOTE} A job without a status counts as unknown. "
+        f"{CENSORED_NOTE}"
+    ),
+    source=QUANTILE_SOURCE,
+    needs=("duration_s", "status"),
+    own_groups=("status",),
+)
+def durations_by_status(durations: pl.DataFrame, *, by: tuple[str, ...] = ()) -> pl.DataFrame:
+    """Mean and quantiles of the duration of GPU jobs by last status, by jobs and by GPU time [s].
+
+    Returns
+    -------
+    DataFrame, a row per status that occurs and weight
+        status, weight, and the columns of `duration_quantiles`. Empty where no status is known.
+    """
+    schema = grouped_schema(by, STATUS_SCHEMA)
+    known = durations.filter(pl.col("duration_s").is_not_null() & (pl.col("sum_milli_gpus") > 0))
+    known = known.with_columns(pl.col("status").fill_null("unknown"))
+    if not (known["status"] != "unknown").any():
+        return pl.DataFrame(schema=schema)
+    return conform(_quantiles(known, [*by, "status"]), schema)
+
+
+def _quantiles(known: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
+    """Rows of both weights by ``keys``; from counted durations, none null."""
+    value, heavy = pl.col("duration_s"), pl.col("sum_gpu_us")
+    shared = {
+        "num_jobs": pl.col("num_jobs").sum(),
+        "num_right_censored": pl.col("num_right_censored").sum(),
+        "gpu_hours": pl.when((pl.col("bucket") != "unknown").any()).then(heavy.sum() / US_PER_S / S_PER_H),
+        "min_s": value.min(),
+        "max_s": value.max(),
+    }
+    parts = []
+    for weight, column, quantile in (
+        ("jobs", "num_jobs", counted_quantile),
+        ("gpu_time", "sum_gpu_us", weighted_quantile),
+    ):
+        groups = known.sort([*keys, "duration_s"]).group_by(keys, maintain_order=True)
+        table = groups.agg(
+            **shared,
+            mean_s=(value * pl.col(column)).sum() / pl.col(column).sum(),
+            weight=pl.lit(weight),
+            total=pl.col(column).sum(),
+            **{f"{name}_s": quantile("duration_s", column, at) for name, at in QUANTILES.items()},
+        )
+        parts.append(table.filter(pl.col("total") > 0).with_columns(pl.col("weight").cast(WEIGHT)))
+    return pl.concat(parts).sort([*keys, "weight"])
 
 
 @characterization(
     "duration_cdf",
+    inputs=(DURATIONS,),
     title="Duration distribution by GPU count",
     definition=(
         "Share of the jobs, or of their GPU time, that belongs to jobs of at most this duration, on a grid of 20 "
@@ -116,38 +145,23 @@ def _named(values: list[float | None]) -> dict[str, float | None]:
     ),
     needs=("duration_s",),
 )
-def duration_cdf(jobs: pl.DataFrame) -> pl.DataFrame:
+def duration_cdf(durations: pl.DataFrame, *, by: tuple[str, ...] = ()) -> pl.DataFrame:
     """Cumulative distribution of the duration on a log grid by GPU-count bucket, by jobs and by GPU time.
 
-    Parameters
-    ----------
-    jobs : DataFrame, one row per job
-        Columns of the jobs table; a null ``duration_s`` counts nowhere.
+    A job with a null ``duration_s`` counts nowhere.
 
     Returns
     -------
     DataFrame, a row per bucket, weight and grid point
         bucket, weight, duration_s (grid point) [s], share (of the bucket's jobs or GPU time, 0-1).
     """
-    groups = bucket_groups(jobs, "duration_s")
-    grid = log_grid(max((float(part["duration_s"].to_numpy().max()) for _, part in groups), default=1.0))
-    return cdf_table(groups, value="duration_s", grid=grid, schema=CDF_SCHEMA)
+    known = durations.filter(pl.col("duration_s").is_not_null())
+    return bucket_cdf(known, by=by, value="duration_s", schema=grouped_schema(by, CDF_SCHEMA))
 
 
-def cdf_table(
-    groups: list[tuple[str, pl.DataFrame]],
-    *,
-    value: str,
-    grid: np.ndarray[tuple[int], np.dtype[np.float64]],
-    schema: dict[str, pl.DataType],
-) -> pl.DataFrame:
-    """Distribution of ``value`` by bucket and weight on a grid; a weight of sum 0 has no rows."""
-    parts = [pl.DataFrame(schema=schema)]
-    for bucket, part in groups:
-        heavy = part["gpu_s"].fill_null(0.0).to_numpy()
-        for weight, weights in (("jobs", None), ("gpu_time", heavy)):
-            shares = share_below(part[value].to_numpy(), weights=weights, grid=grid)
-            if not np.isnan(shares).any():
-                columns = {"bucket": bucket, "weight": weight, value: grid, "share": shares}
-                parts.append(pl.DataFrame(columns, schema=schema))
-    return pl.concat(parts)
+def bucket_cdf(cube: pl.DataFrame, *, by: tuple[str, ...], value: str, schema: dict[str, pl.DataType]) -> pl.DataFrame:
+    """Distribution of ``value`` (no nulls) by bucket and weight; a weight of sum 0 has no rows."""
+    keys = [*by, "bucket"]
+    weights = (("jobs", "num_jobs"), ("gpu_time", "sum_gpu_us"))
+    shares = grid_shares(with_all_gpu_jobs(cube), by=keys, value=value, weights=weights)
+    return conform(shares, schema).sort([*keys, "weight", value])

@@ -6,12 +6,15 @@ from typing import Final
 
 import polars as pl
 
-from analysis.characterize.buckets import KIND, conform, ensure_weights
+from analysis.characterize.buckets import KIND, conform, grouped_schema
+from analysis.characterize.demand import share_of
+from analysis.characterize.inputs import DURATIONS
 from analysis.characterize.registry import characterization
-from analysis.metrics import S_PER_H
+from analysis.characterize.weighted import counted_quantile
+from analysis.metrics import S_PER_H, US_PER_S
 from analysis.schema import STATUS
 
-__all__ = ["status_shares"]
+__all__ = ["kind_of_bucket", "status_shares"]
 
 STATUS_SCHEMA: Final = {
     "kind": KIND,
@@ -25,8 +28,16 @@ STATUS_SCHEMA: Final = {
 }
 
 
+def kind_of_bucket() -> pl.Expr:
+    """Kind of the jobs of a bucket: "gpu", "cpu" or "unknown"."""
+    bucket = pl.col("bucket").cast(pl.String)
+    kind = pl.when(bucket == "0").then(pl.lit("cpu")).when(bucket == "unknown").then(pl.lit("unknown"))
+    return kind.otherwise(pl.lit("gpu")).cast(KIND).alias("kind")
+
+
 @characterization(
     "status",
+    inputs=(DURATIONS,),
     title="How jobs end",
     definition=(
         "Jobs by their last status, GPU jobs and CPU jobs apart: share of the jobs and share of the GPU time. A "
@@ -35,14 +46,12 @@ STATUS_SCHEMA: Final = {
     ),
     needs=("status",),
     empty_means="The log does not say how jobs ended.",
+    own_groups=("status",),
 )
-def status_shares(jobs: pl.DataFrame) -> pl.DataFrame:
+def status_shares(durations: pl.DataFrame, *, by: tuple[str, ...] = ()) -> pl.DataFrame:
     """Shares of the job statuses by count and by GPU time, GPU jobs and CPU jobs apart.
 
-    Parameters
-    ----------
-    jobs : DataFrame, one row per job
-        Columns of the jobs table; a null ``status`` counts as unknown.
+    A null ``status`` counts as unknown.
 
     Returns
     -------
@@ -51,23 +60,22 @@ def status_shares(jobs: pl.DataFrame) -> pl.DataFrame:
         if it has none), mean_duration_s, median_duration_s (null if no duration is known).
         Empty where no status is known.
     """
-    if not (jobs["status"].cast(pl.String).fill_null("unknown") != "unknown").any():
-        return pl.DataFrame(schema=STATUS_SCHEMA)
-    groups = (
-        ensure_weights(jobs)
-        .with_columns(pl.col("status").fill_null("unknown"))
-        .group_by("kind", "status")
-        .agg(
-            num_jobs=pl.len().cast(pl.Int64),
-            gpu_hours=pl.col("gpu_s").sum() / S_PER_H,
-            mean_duration_s=pl.col("duration_s").mean(),
-            median_duration_s=pl.col("duration_s").median(),
-        )
-        .sort("kind", "status")
+    schema = grouped_schema(by, STATUS_SCHEMA)
+    cube = durations.with_columns(pl.col("status").fill_null("unknown"), kind_of_bucket())
+    if not (cube["status"] != "unknown").any():
+        return pl.DataFrame(schema=schema)
+    keys = [*by, "kind", "status"]
+    groups = cube.group_by(keys).agg(
+        num_jobs=pl.col("num_jobs").sum(), gpu_hours=pl.col("sum_gpu_us").sum() / US_PER_S / S_PER_H
     )
-    kind_jobs, kind_hours = pl.col("num_jobs").sum().over("kind"), pl.col("gpu_hours").sum().over("kind")
-    shares = groups.with_columns(
-        job_share=pl.col("num_jobs") / kind_jobs,
-        gpu_time_share=pl.when(kind_hours > 0).then(pl.col("gpu_hours") / kind_hours),
+    count, value = pl.col("num_jobs"), pl.col("duration_s")
+    known = cube.filter(value.is_not_null()).sort([*keys, "duration_s"]).group_by(keys, maintain_order=True)
+    times = known.agg(
+        mean_duration_s=(value * count).sum() / count.sum(),
+        median_duration_s=counted_quantile("duration_s", "num_jobs", 0.5),
     )
-    return conform(shares, STATUS_SCHEMA)
+    within = [*by, "kind"]
+    shares = groups.join(times, on=keys, how="left", nulls_equal=True).with_columns(
+        job_share=share_of("num_jobs", within), gpu_time_share=share_of("gpu_hours", within)
+    )
+    return conform(shares, schema).sort(keys)

@@ -1,19 +1,28 @@
-"""Registry of the characterizations: each a pure function from a jobs table to a small result table."""
+"""Registry of the characterizations: each a function from mergeable inputs to a small result table."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, Final
+import inspect
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, TypedDict, Unpack
 
 import polars as pl
 
+from analysis.characterize.cubes import Input, as_groups
+from analysis.characterize.engines import Request, collect
+from analysis.characterize.prepare import Log, as_log
 from analysis.errors import UnknownNameError
 from analysis.trace import Trace
 
 __all__ = ["CHARACTERIZATIONS", "Characterization", "characterization", "characterize"]
 
 TableFunction = Callable[..., pl.DataFrame]
+By = str | Sequence[str]
+
+#: Options that say how the jobs are read, and the `Facts` of the jobs that entered; a function gets them only if it
+#: has a parameter of that name.
+READING_OPTIONS: Final = ("time_zone", "attempts", "facts")
 
 #: What a column says, for the sentence about a log that lacks it.
 COLUMN_MEANINGS: Final = {
@@ -23,92 +32,202 @@ COLUMN_MEANINGS: Final = {
     "duration_s": "how long jobs ran",
     "queueing_delay_s": "how long jobs waited",
     "num_gpus": "how many GPUs jobs used",
+    "num_nodes": "how many nodes jobs used",
+    "num_attempts": "how often jobs were tried",
     "status": "how jobs ended",
     "user": "who submitted the jobs",
     "vc": "which virtual cluster, partition or queue a job belonged to",
+    "gpu_type": "on which type of GPU jobs ran",
+    "allowed_gpu_types": "which types of GPU jobs asked for",
+    "time_limit_s": "which time limits jobs asked for",
+    "job_name": "what jobs were called",
+    "group": "which jobs belong together",
+    "workload": "what kind of work jobs did",
 }
 
 
 def no_options(trace: Trace) -> dict[str, Any]:
-    """Options of a function that needs nothing but the jobs."""
+    """Options of a function that needs nothing but its inputs."""
     del trace
     return {}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Characterization:
-    """One characterization of a workload.
+    """One characterization of a workload; call it with a log to get its table.
 
     Attributes
     ----------
     name, title, definition : str
         Name in the registry and of the files; a heading; what is counted, in words.
     function : callable
-        Jobs table (and options) to a small result table; pure.
+        Collected inputs, in their order, ``by`` and own options to a small result table; pure.
+    inputs : tuple of Cube or Rows
+        What is collected from the jobs.
+    source : str
+        Where the definition comes from: paper, table or section, doi.
     needs : tuple of str
         Columns of the jobs table that must not be null everywhere.
     empty_means : str
         Sentence for an empty table when all columns are there.
     options : callable of Trace
         Keyword arguments of the function that come from the metadata or other tables.
+    own_groups : tuple of str
+        Groups that the table has as columns of its own; such a grouping changes nothing.
+    heavy : bool
+        Whether it takes seconds on millions of jobs (fits, fragmentation).
     """
 
     name: str
+    function: TableFunction
+    inputs: tuple[Input, ...]
     title: str
     definition: str
-    function: TableFunction
-    needs: tuple[str, ...]
-    empty_means: str
-    options: Callable[[Trace], dict[str, Any]]
+    source: str = ""
+    needs: tuple[str, ...] = ()
+    empty_means: str = "No job of the log enters this table."
+    options: Callable[[Trace], dict[str, Any]] = no_options
+    own_groups: tuple[str, ...] = ()
+    heavy: bool = False
+    __wrapped__: TableFunction = field(init=False, repr=False)
 
-    def table(self, trace: Trace) -> pl.DataFrame:
-        """Compute the result table of a trace; floats are rounded to 12 digits, below what sums of floats differ by."""
-        result = self.function(trace.jobs, **self.options(trace))
-        floats = [name for name, dtype in result.schema.items() if dtype.is_float()]
-        return result.with_columns(pl.col(name).round_sig_figs(12) for name in floats)
+    def __post_init__(self) -> None:
+        # Documented as its function is: help(), doctest and the reference find the docstring here.
+        about = {name: getattr(self.function, name) for name in ("__name__", "__module__", "__doc__", "__qualname__")}
+        self.__dict__.update(about, __wrapped__=self.function)
 
-    def missing(self, trace: Trace) -> str | None:
-        """Say in one sentence why the table of this trace is empty, or null if it is not."""
-        jobs = trace.jobs
-        if not jobs.height:
+    def __call__(
+        self,
+        jobs: Any,
+        *,
+        by: By = (),
+        where: pl.Expr | None = None,
+        engine: str = "polars",
+        **options: Any,
+    ) -> pl.DataFrame:
+        """Compute the result table of a log.
+
+        Parameters
+        ----------
+        jobs : Trace, or DataFrame or LazyFrame of polars, or pandas DataFrame, one row per job
+            The log; from a Trace come the options too that are not given.
+        by : str or sequence of str
+            Names of ``GROUPS``; the table has these columns first, and is made for each group.
+        where : Expr, optional
+            Jobs that enter.
+        engine : {"polars", "dask"}
+            Who counts the jobs.
+        **options
+            Keyword arguments of the table's own; and ``time_zone`` (IANA name of the zone in which days begin) and
+            ``attempts`` (DataFrame), which a Trace brings with it.
+
+        Returns
+        -------
+        DataFrame
+            Floats are rounded to 12 digits, below what sums of floats differ by.
+
+        Raises
+        ------
+        UnknownNameError
+            If a group or the engine is not known.
+        """
+        log, groups = as_log(jobs), as_groups(by)
+        known = {**(self.options(log.trace) if log.trace else {}), **options}
+        return _tables(log, {self.name: (self, known)}, groups, where, engine)[self.name]
+
+    def table(self, trace: Trace, *, by: By = (), where: pl.Expr | None = None) -> pl.DataFrame:
+        """Compute the result table of a trace."""
+        return self(trace, by=by, where=where)
+
+    def missing(self, trace: Trace, table: pl.DataFrame | None = None) -> str | None:
+        """Say in one sentence why the table of this trace is empty, or null if it is not.
+
+        Parameters
+        ----------
+        trace : Trace
+            The log.
+        table : DataFrame, optional
+            The table, if it has been computed.
+        """
+        nulls = trace.scan("jobs").select(pl.len(), *(pl.col(name).null_count() for name in self.needs))
+        num_jobs, *counts = nulls.collect().row(0)
+        if not num_jobs:
             return "The log holds no jobs."
-        lacking = [COLUMN_MEANINGS[name] for name in self.needs if jobs[name].null_count() == jobs.height]
+        lacking = [COLUMN_MEANINGS[name] for name, n in zip(self.needs, counts, strict=True) if n == num_jobs]
         if lacking:
             return f"The log does not say {' or '.join(lacking)}."
-        return None if self.table(trace).height else self.empty_means
+        filled = self.table(trace) if table is None else table
+        return None if filled.height else self.empty_means
+
+    def groups(self, by: tuple[str, ...]) -> tuple[str, ...]:
+        """The grouping without those that the table has anyway."""
+        return tuple(name for name in by if name not in self.own_groups)
+
+    def finish(
+        self, inputs: Sequence[pl.DataFrame], *, by: tuple[str, ...], options: Mapping[str, Any]
+    ) -> pl.DataFrame:
+        """Make the result table from the collected inputs."""
+        taken = inspect.signature(self.function).parameters
+        own = {name: value for name, value in options.items() if name not in READING_OPTIONS or name in taken}
+        result = self.function(*inputs, by=by, **own)
+        floats = [name for name, dtype in result.schema.items() if dtype.is_float()]
+        return result.with_columns(pl.col(name).round_sig_figs(12) for name in floats)
 
 
 #: Every characterization by name.
 CHARACTERIZATIONS: Final[dict[str, Characterization]] = {}
 
 
-def characterization(
-    name: str,
-    *,
-    title: str,
-    definition: str,
-    needs: tuple[str, ...] = (),
-    empty_means: str = "No job of the log enters this table.",
-    options: Callable[[Trace], dict[str, Any]] = no_options,
-) -> Callable[[TableFunction], TableFunction]:
-    """Register a function as the characterization ``name``; see `Characterization` for the parameters."""
+class Traits(TypedDict, total=False):
+    """What a characterization may say of itself; see `Characterization`."""
 
-    def register(function: TableFunction) -> TableFunction:
-        CHARACTERIZATIONS[name] = Characterization(name, title, definition, function, needs, empty_means, options)
-        return function
+    source: str
+    needs: tuple[str, ...]
+    empty_means: str
+    options: Callable[[Trace], dict[str, Any]]
+    own_groups: tuple[str, ...]
+    heavy: bool
+
+
+def characterization(
+    name: str, *, inputs: tuple[Input, ...], title: str, definition: str, **traits: Unpack[Traits]
+) -> Callable[[TableFunction], Characterization]:
+    """Register a function as the characterization ``name``; see `Characterization` for the parameters.
+
+    The function takes the collected inputs by position and ``by`` (which of the groups come first in every input) by
+    name, and gives the result table with the ``by`` columns first. What comes out is called with a log.
+    """
+
+    def register(function: TableFunction) -> Characterization:
+        item = Characterization(name, function, inputs, title, definition, **traits)
+        CHARACTERIZATIONS[name] = item
+        return item
 
     return register
 
 
-def characterize(trace: Trace, *, names: tuple[str, ...] | None = None) -> dict[str, pl.DataFrame]:
-    """Compute result tables of a trace by name.
+def characterize(
+    trace: Any,
+    names: Collection[str] | None = None,
+    *,
+    by: By = (),
+    where: pl.Expr | None = None,
+    engine: str = "polars",
+) -> dict[str, pl.DataFrame]:
+    """Compute result tables of a log by name; what several tables need is counted once.
 
     Parameters
     ----------
-    trace : Trace
+    trace : Trace, or DataFrame or LazyFrame of polars, or pandas DataFrame, one row per job
         The log.
-    names : tuple of str, optional
+    names : collection of str, optional
         Which of ``CHARACTERIZATIONS``; by default all.
+    by : str or sequence of str
+        Groups that every table is made for: any of cluster, vc, user, workload, gpu_type, gpu_bucket, status.
+    where : Expr, optional
+        Jobs that enter.
+    engine : {"polars", "dask"}
+        Who counts the jobs.
 
     Returns
     -------
@@ -118,10 +237,49 @@ def characterize(trace: Trace, *, names: tuple[str, ...] | None = None) -> dict[
     Raises
     ------
     UnknownNameError
-        If a name is not registered.
+        If a name, a group or the engine is not known.
     """
-    wanted = tuple(CHARACTERIZATIONS) if names is None else names
+    wanted = tuple(CHARACTERIZATIONS) if names is None else tuple(names)
     for name in wanted:
         if name not in CHARACTERIZATIONS:
             raise UnknownNameError(kind="characterization", found=name, known=CHARACTERIZATIONS)
-    return {name: CHARACTERIZATIONS[name].table(trace) for name in wanted}
+    log, groups = as_log(trace), as_groups(by)
+    items = {name: CHARACTERIZATIONS[name] for name in wanted}
+    options = {name: item.options(log.trace) if log.trace else {} for name, item in items.items()}
+    return _tables(log, {name: (items[name], options[name]) for name in wanted}, groups, where, engine)
+
+
+def _tables(
+    log: Log,
+    items: Mapping[str, tuple[Characterization, Mapping[str, Any]]],
+    by: tuple[str, ...],
+    where: pl.Expr | None,
+    engine: str,
+) -> dict[str, pl.DataFrame]:
+    wanted = dict.fromkeys((source, item.groups(by)) for item, _ in items.values() for source in item.inputs)
+    given = [options for _, options in items.values()]
+    request = Request(tuple(wanted), where=where, time_zone=_first(given, "time_zone") or _time_zone(log))
+    facts, collected = collect(log, request, attempts=_attempts(log, _first(given, "attempts")), engine=engine)
+    return {
+        name: item.finish(
+            [collected[source, item.groups(by)] for source in item.inputs],
+            by=item.groups(by),
+            options={**options, "facts": facts},
+        )
+        for name, (item, options) in items.items()
+    }
+
+
+def _first(given: Sequence[Mapping[str, Any]], name: str) -> Any:
+    """Value of an option that tables share, from the first that has it."""
+    return next((options[name] for options in given if options.get(name) is not None), None)
+
+
+def _time_zone(log: Log) -> str:
+    return log.trace.meta.time_zone if log.trace else "UTC"
+
+
+def _attempts(log: Log, given: pl.DataFrame | None) -> pl.LazyFrame | None:
+    table = given.lazy() if given is not None else log.trace.scan("attempts") if log.trace else None
+    has_rows = table is not None and table.select(pl.len()).collect().item() > 0
+    return table if has_rows else None

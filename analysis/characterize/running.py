@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -9,15 +11,16 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from analysis.characterize.arrivals import MAX_BINS, bin_width
-from analysis.characterize.buckets import observed_window
-from analysis.characterize.queueing import has_real_times
+from analysis.characterize.buckets import MAX_BINS, bin_width, grouped_schema
+from analysis.characterize.inputs import CHANGES
+from analysis.characterize.intervals import intervals
+from analysis.characterize.prepare import Facts, as_log, prepare
 from analysis.characterize.registry import characterization
 from analysis.metrics import S_PER_H, US_PER_S
 from analysis.schema import TIME
 from analysis.trace import Trace
 
-__all__ = ["gpu_intervals", "running_gpus", "running_gpus_summary"]
+__all__ = ["Sweep", "gpu_intervals", "known_gpus", "meta_window", "running_gpus", "running_gpus_summary", "sweeps"]
 
 RUNNING_SCHEMA: Final = {"time": TIME, "bin_s": pl.Float64(), "mean_gpus": pl.Float64(), "max_gpus": pl.Float64()}
 SUMMARY_SCHEMA: Final = {
@@ -37,14 +40,12 @@ Window = tuple[datetime | None, datetime | None]
 IntArray = NDArray[np.int64]
 
 
-def gpu_intervals(
-    jobs: pl.DataFrame, *, attempts: pl.DataFrame | None = None, window: Window = (None, None)
-) -> pl.DataFrame:
+def gpu_intervals(jobs: Any, *, attempts: pl.DataFrame | None = None, window: Window = (None, None)) -> pl.DataFrame:
     """When each job held how many GPUs, clipped to the window.
 
     Parameters
     ----------
-    jobs : DataFrame, one row per job
+    jobs : Trace, DataFrame or LazyFrame, one row per job
         Columns of the jobs table. CPU jobs, unknown GPUs, assumed times and unknown starts are left out. A job that is
         still running when the log ends holds its GPUs to the end of the window; one that ran before the log begins
         holds them from the start of the window.
@@ -59,50 +60,34 @@ def gpu_intervals(
     DataFrame, one row per interval of positive length
         job_id, begin_us, end_us (microseconds since 1970 UTC), milli_gpus.
     """
-    first, last = _whole_window(jobs, window)
-    begin = pl.col("start_time")
-    censoring = pl.col("censoring")
-    whole = jobs.filter((pl.col("num_gpus") > 0) & has_real_times() & (censoring != "never_started")).select(
+    log = as_log(jobs)
+    facts = Facts.merge([Facts.query(log.jobs).collect()])
+    held = intervals(prepare(log.jobs, facts), attempts.lazy() if attempts is not None and attempts.height else None)
+    bounds = window_us(facts, window)
+    if bounds is None:
+        return pl.DataFrame(
+            schema={"job_id": pl.String(), **dict.fromkeys(("begin_us", "end_us", "milli_gpus"), pl.Int64())}
+        )
+    clipped = held.select(
         "job_id",
-        begin=pl.when(begin.is_null() & censoring.is_in(["left", "both"])).then(pl.lit(first, TIME)).otherwise(begin),
-        end=pl.when(pl.col("end_time").is_null() & censoring.is_in(["right", "both"]))
-        .then(pl.lit(last, TIME))
-        .otherwise(pl.col("end_time")),
-        gpus="num_gpus",
+        begin_us=pl.col("begin_us").clip(lower_bound=bounds[0]),
+        end_us=pl.col("until_us").clip(upper_bound=bounds[1]),
+        milli_gpus="held_milli_gpus",
     )
-    if attempts is not None and attempts.height:
-        tries = _attempt_intervals(whole, attempts)
-        whole = pl.concat([whole.join(tries, on="job_id", how="anti"), tries])
-    clipped = whole.with_columns(
-        pl.max_horizontal("begin", pl.lit(first, TIME)), pl.min_horizontal("end", pl.lit(last, TIME))
-    )
-    known = clipped.filter(
-        whole["begin"].is_not_null() & whole["end"].is_not_null() & (pl.col("end") > pl.col("begin"))
-    )
-    return known.select(
-        "job_id",
-        begin_us=pl.col("begin").dt.timestamp("us"),
-        end_us=pl.col("end").dt.timestamp("us"),
-        milli_gpus=(pl.col("gpus") * 1000).round().cast(pl.Int64),
-    )
+    return clipped.filter(pl.col("end_us") > pl.col("begin_us")).collect()
 
 
-def _attempt_intervals(whole: pl.DataFrame, attempts: pl.DataFrame) -> pl.DataFrame:
-    """Attempts that started, of the jobs in ``whole``; the last one of a running job lasts as long as the job."""
-    started = attempts.filter(pl.col("start_time").is_not_null()).join(whole, on="job_id", how="inner")
-    is_last = pl.col("attempt") == pl.col("attempt").max().over("job_id")
-    end = pl.when(pl.col("end_time").is_null() & is_last).then(pl.col("end")).otherwise(pl.col("end_time"))
-    gpus = pl.coalesce(pl.col("gpus").fill_nan(None), pl.col("gpus_right"))
-    return started.select("job_id", begin="start_time", end=end, gpus=gpus)
-
-
-def _whole_window(jobs: pl.DataFrame, window: Window) -> Window:
-    first, last = observed_window(jobs)
-    return window[0] or first, window[1] or last
+def window_us(facts: Facts, window: Window) -> tuple[int, int] | None:
+    """First and last instant, from the window where it is known, else from the jobs; null without any time."""
+    given = [(moment - datetime(1970, 1, 1, tzinfo=UTC)) if moment else None for moment in window]
+    whole = [None if gap is None else round(gap.total_seconds() * US_PER_S) for gap in given]
+    first = facts.first_us if whole[0] is None else whole[0]
+    last = facts.last_us if whole[1] is None else whole[1]
+    return None if first is None or last is None else (first, last)
 
 
 def _running_options(trace: Trace) -> dict[str, Any]:
-    return {"attempts": trace.attempts, "window": meta_window(trace)}
+    return {"window": meta_window(trace)}
 
 
 def meta_window(trace: Trace) -> Window:
@@ -127,33 +112,69 @@ def known_gpus(trace: Trace) -> float | None:
     return float(total) if isinstance(total, int | float) else None
 
 
-class _Sweep:
-    """Levels between the instants at which anything changes."""
+@dataclass(frozen=True)
+class Sweep:
+    """Levels between the instants at which anything changes, inside a window.
 
-    def __init__(self, intervals: pl.DataFrame, *, first_us: int, last_us: int) -> None:
-        times = np.concatenate([intervals["begin_us"].to_numpy(), intervals["end_us"].to_numpy()])
-        milli = intervals["milli_gpus"].to_numpy()
-        instants, place = np.unique(np.concatenate([times, [first_us]]), return_inverse=True)
-        place = place[:-1]
-        self.times: IntArray = instants
-        self.milli = self._levels(place, np.concatenate([milli, -milli]), len(instants))
-        ones = np.ones(len(milli), dtype=np.int64)
-        self.jobs = self._levels(place, np.concatenate([ones, -ones]), len(instants))
-        lengths = np.diff(np.append(instants, max(last_us, int(instants[-1]))))
+    Attributes
+    ----------
+    times : array of int64
+        Instants, the start of the window first (microseconds since 1970 UTC).
+    milli, jobs : array of int64, of the same length
+        Thousandths of a GPU in use, and jobs that use any, from each instant to the next.
+    last_us : int
+        End of the window.
+    num_jobs : int
+        Jobs that held GPUs in the window.
+    """
+
+    times: IntArray
+    milli: IntArray
+    jobs: IntArray
+    last_us: int
+    num_jobs: int
+
+    @classmethod
+    def of(cls, changes: pl.DataFrame, *, first_us: int, last_us: int) -> Sweep | None:
+        """Sweep over the changes of `CHANGES`, sorted by time; null if no job holds GPUs."""
+        times = changes["time_us"].to_numpy()
+        late, gone = times >= last_us, times <= first_us
+        first, last = changes["num_first"].to_numpy(), changes["num_last"].to_numpy()
+        num_jobs = int(first.sum() - first[late].sum() - last[gone].sum())
+        if num_jobs <= 0:
+            return None
+        inside = ~late & ~gone
+        before = [int(changes[name].to_numpy()[gone].sum()) for name in ("sum_milli_change", "sum_job_change")]
+        levels = [
+            np.cumsum(np.concatenate([[level], changes[name].to_numpy()[inside]]))
+            for level, name in zip(before, ("sum_milli_change", "sum_job_change"), strict=True)
+        ]
+        return cls(np.concatenate([[first_us], times[inside]]), levels[0], levels[1], last_us, num_jobs)
+
+    def held(self) -> tuple[IntArray, NDArray[np.float64]]:
+        """Instants to the end of the window, and the thousandths of a GPU times microseconds held until each."""
+        edges = np.append(self.times, self.last_us)
         # Floats: thousandths of a GPU times microseconds may pass 2**63.
-        held = np.concatenate([[0.0], np.cumsum(self.milli.astype(np.float64) * lengths)])
-        self.integral: NDArray[np.float64] = held
-        self.edges: IntArray = np.append(instants, max(last_us, int(instants[-1])))
+        return edges, np.concatenate([[0.0], np.cumsum(self.milli.astype(np.float64) * np.diff(edges))])
 
-    @staticmethod
-    def _levels(place: IntArray, change: IntArray, size: int) -> IntArray:
-        changes = np.zeros(size, dtype=np.int64)
-        np.add.at(changes, place, change)
-        return np.cumsum(changes)
+
+def sweeps(
+    changes: pl.DataFrame, *, by: tuple[str, ...], facts: Facts, window: Window
+) -> Iterator[tuple[dict[str, Any], Sweep]]:
+    """Sweep of each group that holds GPUs in the window, with the values of its ``by`` columns."""
+    bounds = window_us(facts, window)
+    if bounds is None or bounds[1] <= bounds[0]:
+        return
+    parts = changes.partition_by(by, as_dict=True, maintain_order=True) if by else {(): changes}
+    for key, part in parts.items():
+        sweep = Sweep.of(part, first_us=bounds[0], last_us=bounds[1])
+        if sweep is not None:
+            yield dict(zip(by, key, strict=True)), sweep
 
 
 @characterization(
     "running_gpus",
+    inputs=(CHANGES,),
     title="GPUs in use over time",
     definition=(
         "GPUs held by jobs, by an exact sweep over all starts and ends clipped to the window: the time-weighted "
@@ -165,20 +186,16 @@ class _Sweep:
     options=_running_options,
 )
 def running_gpus(
-    jobs: pl.DataFrame,
+    changes: pl.DataFrame,
     *,
-    attempts: pl.DataFrame | None = None,
+    by: tuple[str, ...] = (),
+    facts: Facts,
     window: Window = (None, None),
     max_bins: int = MAX_BINS,
 ) -> pl.DataFrame:
-    """GPUs in use over time, in bins of equal, round length.
+    """GPUs in use over time, in bins of equal, round length (at most ``max_bins``).
 
-    Parameters
-    ----------
-    jobs, attempts, window
-        As in `gpu_intervals`.
-    max_bins : int, default 1000
-        Upper bound of the number of bins.
+    Attempts and window are as in `gpu_intervals`. All groups share the bins.
 
     Returns
     -------
@@ -186,21 +203,23 @@ def running_gpus(
         time (where the bin begins), bin_s (its length, the last one's cut at the window's end) [s], mean_gpus
         (time-weighted), max_gpus. Empty where no GPU job has a known start and end.
     """
-    intervals = gpu_intervals(jobs, attempts=attempts, window=window)
-    if not intervals.height:
-        return pl.DataFrame(schema=RUNNING_SCHEMA)
-    first_us, last_us = _window_us(jobs, window)
-    sweep = _Sweep(intervals, first_us=first_us, last_us=last_us)
+    schema = grouped_schema(by, RUNNING_SCHEMA)
+    tables = [pl.DataFrame(schema=schema)]
+    for group, sweep in sweeps(changes, by=by, facts=facts, window=window):
+        table = _binned(sweep, max_bins=max_bins).with_columns(pl.lit(v).alias(k) for k, v in group.items())
+        tables.append(table.select(pl.col(name).cast(dtype) for name, dtype in schema.items()))
+    return pl.concat(tables)
+
+
+def _binned(sweep: Sweep, *, max_bins: int) -> pl.DataFrame:
+    first_us, last_us = int(sweep.times[0]), sweep.last_us
     width_us = bin_width((last_us - first_us) / US_PER_S, max_bins=max_bins) * US_PER_S
     edges = np.append(np.arange(first_us, last_us, width_us), last_us)
     lengths = np.diff(edges)
-    means = np.diff(np.interp(edges, sweep.edges, sweep.integral)) / lengths / 1000
+    means = np.diff(np.interp(edges, *sweep.held())) / lengths / 1000
     # The level on entry, and the levels that begin inside the bin.
-    entry = sweep.milli[np.searchsorted(sweep.times, edges[:-1], side="right") - 1]
-    highest = entry.copy()
-    inside = np.searchsorted(edges, sweep.times, side="right") - 1
-    keep = inside < len(highest)
-    np.maximum.at(highest, inside[keep], sweep.milli[keep])
+    highest = sweep.milli[np.searchsorted(sweep.times, edges[:-1], side="right") - 1]
+    np.maximum.at(highest, np.searchsorted(edges, sweep.times, side="right") - 1, sweep.milli)
     return pl.DataFrame(
         {
             "time": pl.Series(edges[:-1]).cast(pl.Datetime("us")).dt.replace_time_zone("UTC"),
@@ -212,13 +231,9 @@ def running_gpus(
     )
 
 
-def _window_us(jobs: pl.DataFrame, window: Window) -> tuple[int, int]:
-    ends = pl.Series("t", list(_whole_window(jobs, window)), dtype=TIME).dt.timestamp("us")
-    return int(ends[0]), int(ends[1])
-
-
 @characterization(
     "running_gpus_summary",
+    inputs=(CHANGES,),
     title="GPUs in use: mean and peak",
     definition=(
         "Over the whole window: mean (time-weighted) and peak of the GPUs in use, and the jobs running at one "
@@ -230,39 +245,43 @@ def _window_us(jobs: pl.DataFrame, window: Window) -> tuple[int, int]:
     options=_summary_options,
 )
 def running_gpus_summary(
-    jobs: pl.DataFrame,
+    changes: pl.DataFrame,
     *,
-    attempts: pl.DataFrame | None = None,
+    by: tuple[str, ...] = (),
+    facts: Facts,
     window: Window = (None, None),
     total_gpus: float | None = None,
 ) -> pl.DataFrame:
     """Exact mean and peak of the GPUs in use, and of the GPU jobs running at one time.
 
-    Parameters
-    ----------
-    jobs, attempts, window
-        As in `gpu_intervals`.
-    total_gpus : float, optional
-        GPUs of the cluster; null = not known, and so are the allocation shares.
+    Attempts and window are as in `gpu_intervals`; ``total_gpus`` are those of the cluster (of all of it, whatever the
+    grouping); null = not known, and so are the allocation shares.
 
     Returns
     -------
-    DataFrame of one row, or none where no GPU job has a known start and end
+    DataFrame of one row (of each group), or none where no GPU job has a known start and end
         window_start, window_end, num_jobs (that held GPUs in the window), peak_jobs (at one time), mean_gpus,
         peak_gpus, peak_time (first instant of the peak), gpu_hours (inside the window), total_gpus, gpu_allocation
         (mean share of total_gpus), peak_allocation.
     """
-    intervals = gpu_intervals(jobs, attempts=attempts, window=window)
-    if not intervals.height:
-        return pl.DataFrame(schema=SUMMARY_SCHEMA)
-    first_us, last_us = _window_us(jobs, window)
-    sweep = _Sweep(intervals, first_us=first_us, last_us=last_us)
-    held_gpu_us = float(sweep.integral[-1]) / 1000
+    schema = grouped_schema(by, SUMMARY_SCHEMA)
+    rows = [
+        {**group, **_summed_up(sweep, total_gpus)}
+        for group, sweep in sweeps(changes, by=by, facts=facts, window=window)
+    ]
+    times = [name for name, dtype in SUMMARY_SCHEMA.items() if dtype == TIME]
+    raw = pl.DataFrame(rows, schema={name: pl.Int64() if name in times else d for name, d in schema.items()})
+    return raw.with_columns(pl.col(times).cast(pl.Datetime("us")).dt.replace_time_zone("UTC"))
+
+
+def _summed_up(sweep: Sweep, total_gpus: float | None) -> dict[str, Any]:
+    first_us, last_us = int(sweep.times[0]), sweep.last_us
+    held_gpu_us = float(sweep.held()[1][-1]) / 1000
     mean, peak = held_gpu_us / (last_us - first_us), float(sweep.milli.max()) / 1000
-    row = {
+    return {
         "window_start": first_us,
         "window_end": last_us,
-        "num_jobs": intervals["job_id"].n_unique(),
+        "num_jobs": sweep.num_jobs,
         "peak_jobs": int(sweep.jobs.max()),
         "mean_gpus": mean,
         "peak_gpus": peak,
@@ -272,7 +291,3 @@ def running_gpus_summary(
         "gpu_allocation": mean / total_gpus if total_gpus else None,
         "peak_allocation": peak / total_gpus if total_gpus else None,
     }
-    numbers = {name: pl.Int64() if dtype == TIME else dtype for name, dtype in SUMMARY_SCHEMA.items()}
-    times = [name for name, dtype in SUMMARY_SCHEMA.items() if dtype == TIME]
-    raw = pl.DataFrame([row], schema=numbers)
-    return raw.with_columns(pl.col(times).cast(pl.Datetime("us")).dt.replace_time_zone("UTC"))

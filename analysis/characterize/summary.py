@@ -6,9 +6,14 @@ from typing import Any, Final
 
 import polars as pl
 
-from analysis.characterize.buckets import conform
+from analysis.characterize.buckets import conform, grouped_schema
+from analysis.characterize.cubes import Cube
+from analysis.characterize.inputs import DURATIONS, GPUS, USER_DAYS, WAITS
+from analysis.characterize.outcomes import kind_of_bucket
 from analysis.characterize.registry import characterization
-from analysis.metrics import S_PER_H, gpu_s
+from analysis.characterize.tenants import VCS
+from analysis.characterize.weighted import counted_quantile
+from analysis.metrics import S_PER_H, US_PER_S
 from analysis.schema import TIME
 from analysis.trace import Trace
 
@@ -38,8 +43,31 @@ def _options(trace: Trace) -> dict[str, Any]:
     return {"name": trace.meta.name, "time_zone": trace.meta.time_zone}
 
 
+def _count(condition: pl.Expr) -> pl.Expr:
+    return condition.sum().cast(pl.Int64)
+
+
+OVERVIEW: Final = Cube(
+    "overview",
+    keys={},
+    values={
+        "num_jobs": pl.len().cast(pl.Int64),
+        "num_submitted": pl.col("submit_us").count().cast(pl.Int64),
+        "num_unknown_gpus": pl.col("num_gpus").null_count().cast(pl.Int64),
+        "num_unknown_duration": pl.col("duration_s").null_count().cast(pl.Int64),
+        "num_right_censored": _count(pl.col("is_right_censored")),
+        "num_left_censored": _count(pl.col("censoring").is_in(["left", "both"])),
+        "num_never_started": _count(pl.col("censoring") == "never_started"),
+        "min_submit_us": pl.col("submit_us").min(),
+        "max_submit_us": pl.col("submit_us").max(),
+        "max_end_us": pl.col("end_us").max(),
+    },
+)
+
+
 @characterization(
     "summary",
+    inputs=(OVERVIEW, DURATIONS, WAITS, GPUS, USER_DAYS, VCS),
     title="Summary",
     definition=(
         "One row per log. Durations, GPUs and queueing delays are of GPU jobs; 'cpu' marks those of CPU jobs. "
@@ -48,62 +76,82 @@ def _options(trace: Trace) -> dict[str, Any]:
     ),
     options=_options,
 )
-def summary(jobs: pl.DataFrame, *, name: str = "", time_zone: str = "UTC") -> pl.DataFrame:
-    """Sum up a log in one row.
-
-    Parameters
-    ----------
-    jobs : DataFrame, one row per job
-        Columns of the jobs table.
-    name : str
-        What the row is called.
-    time_zone : str
-        Zone in which days begin.
+def summary(overview: pl.DataFrame, *cubes: pl.DataFrame, by: tuple[str, ...] = (), name: str = "") -> pl.DataFrame:
+    """Sum up a log in one row; ``name`` is what the row is called, ``time_zone`` where days begin.
 
     Returns
     -------
-    DataFrame of one row, also for an empty log
+    DataFrame of one row (of each group), also for an empty log
         trace; first_submit, last_submit, last_end; counts (num_users and num_vcs are 0 where the log names none;
         num_left_censored and num_right_censored both count jobs censored on both sides; peak_daily_users: most users
         that submitted on one day); gpu_hours; mean, median and max duration of GPU jobs, mean and median of CPU jobs,
         GPUs and queueing delay of GPU jobs (null where unknown); jobs_per_day from the first to the last submission.
     """
-    gpus, duration = pl.col("num_gpus"), pl.col("duration_s")
-    is_gpu, is_cpu = gpus > 0, gpus == 0
-    wait = pl.col("queueing_delay_s").filter(is_gpu & ~pl.col("flags").list.contains("times_assumed"))
-    censoring = pl.col("censoring")
-    span_s = (pl.col("submit_time").max() - pl.col("submit_time").min()).dt.total_microseconds() / 1e6
-    # Zone before date: a day begins at the site's midnight.
-    day = pl.col("submit_time").dt.convert_time_zone(time_zone).dt.date()
-    daily = jobs.group_by(day.alias("day")).agg(n=pl.col("user").drop_nulls().n_unique())
-    peak_users = daily.filter(pl.col("day").is_not_null())["n"].max()
-    table = jobs.select(
+    durations, waits, gpus, user_days, vcs = cubes
+    parts = [
+        *_durations(durations, by),
+        _measured(
+            waits.with_columns(kind_of_bucket()).filter(kind="gpu"), "queueing_delay_s", "{}_queueing_delay_s", by
+        ),
+        _measured(
+            gpus.filter(pl.col("milli_gpus") > 0).with_columns(num=pl.col("milli_gpus") / 1000), "num", "{}_gpus", by
+        ),
+        *_names(user_days, vcs, by),
+    ]
+    table = overview
+    for part in parts:
+        table = table.join(part, on=by, how="left", nulls_equal=True) if by else table.hstack(part)
+    span_s = (pl.col("max_submit_us") - pl.col("min_submit_us")) / US_PER_S
+    columns = table.with_columns(
+        *(
+            pl.from_epoch(pl.col(f"{short}_us"), time_unit="us").dt.replace_time_zone("UTC").alias(long)
+            for short, long in (("min_submit", "first_submit"), ("max_submit", "last_submit"), ("max_end", "last_end"))
+        ),
+        pl.col(COUNTS).fill_null(0),
         trace=pl.lit(name),
-        first_submit=pl.col("submit_time").min(),
-        last_submit=pl.col("submit_time").max(),
-        last_end=pl.col("end_time").max(),
-        num_jobs=pl.len(),
-        num_gpu_jobs=is_gpu.sum(),
-        num_cpu_jobs=is_cpu.sum(),
-        num_unknown_gpus=gpus.null_count(),
-        num_unknown_duration=duration.null_count(),
-        num_right_censored=censoring.is_in(["right", "both"]).sum(),
-        num_left_censored=censoring.is_in(["left", "both"]).sum(),
-        num_never_started=(censoring == "never_started").sum(),
-        num_users=pl.col("user").drop_nulls().n_unique(),
-        peak_daily_users=pl.lit(peak_users or 0),
-        num_vcs=pl.col("vc").drop_nulls().n_unique(),
-        gpu_hours=gpu_s().sum() / S_PER_H,
-        mean_duration_s=duration.filter(is_gpu).mean(),
-        median_duration_s=duration.filter(is_gpu).median(),
-        max_duration_s=duration.filter(is_gpu).max(),
-        mean_cpu_duration_s=duration.filter(is_cpu).mean(),
-        median_cpu_duration_s=duration.filter(is_cpu).median(),
-        mean_gpus=gpus.filter(is_gpu).mean(),
-        median_gpus=gpus.filter(is_gpu).median(),
-        max_gpus=gpus.filter(is_gpu).max(),
-        mean_queueing_delay_s=wait.mean(),
-        median_queueing_delay_s=wait.median(),
-        jobs_per_day=pl.when(span_s > 0).then(pl.col("submit_time").count() / span_s * S_PER_DAY),
+        jobs_per_day=pl.when(span_s > 0).then(pl.col("num_submitted") / span_s * S_PER_DAY),
     )
-    return conform(table, SUMMARY_SCHEMA)
+    return conform(columns.sort(by) if by else columns, grouped_schema(by, SUMMARY_SCHEMA))
+
+
+def _agg(table: pl.DataFrame, by: tuple[str, ...], **exprs: pl.Expr) -> pl.DataFrame:
+    return table.group_by(by).agg(**exprs) if by else table.select(**exprs)
+
+
+def _measured(cube: pl.DataFrame, value: str, pattern: str, by: tuple[str, ...]) -> pl.DataFrame:
+    """Mean, median and maximum of a counted value, nulls left out; names by the pattern."""
+    known = cube.filter(pl.col(value).is_not_null()).sort([*by, value])
+    count, total = pl.col("num_jobs"), pl.col("num_jobs").sum()
+    return _agg(
+        known,
+        by,
+        **{
+            pattern.format("mean"): pl.when(total > 0).then((pl.col(value) * count).sum() / total),
+            pattern.format("median"): counted_quantile(value, "num_jobs", 0.5),
+            pattern.format("max"): pl.col(value).max(),
+        },
+    )
+
+
+def _durations(durations: pl.DataFrame, by: tuple[str, ...]) -> list[pl.DataFrame]:
+    cube, count = durations.with_columns(kind_of_bucket()), pl.col("num_jobs")
+    work = _agg(
+        cube,
+        by,
+        num_gpu_jobs=count.filter(kind="gpu").sum(),
+        num_cpu_jobs=count.filter(kind="cpu").sum(),
+        gpu_hours=pl.col("sum_gpu_us").sum() / US_PER_S / S_PER_H,
+    )
+    kinds = (("gpu", "{}_duration_s"), ("cpu", "{}_cpu_duration_s"))
+    return [work, *(_measured(cube.filter(kind=kind), "duration_s", pattern, by) for kind, pattern in kinds)]
+
+
+def _names(user_days: pl.DataFrame, vcs: pl.DataFrame, by: tuple[str, ...]) -> list[pl.DataFrame]:
+    """How many users and VCs are named, and the most users on one day."""
+    daily = user_days.filter(pl.col("local_day").is_not_null()).group_by([*by, "local_day"])
+    users = daily.agg(n=pl.col("user").drop_nulls().n_unique())
+    return [
+        _agg(user_days, by, num_users=pl.col("user").drop_nulls().n_unique()),
+        _agg(users, by, peak_daily_users=pl.col("n").max()),
+        _agg(vcs, by, num_vcs=pl.col("vc").drop_nulls().n_unique()),
+    ]

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 import polars as pl
 
-from analysis.characterize.buckets import conform
+from analysis.characterize.buckets import conform, grouped_schema
 from analysis.characterize.demand import share_of
+from analysis.characterize.engines import Request, collect
+from analysis.characterize.inputs import tenants
+from analysis.characterize.prepare import as_log
 from analysis.characterize.registry import characterization
-from analysis.metrics import S_PER_H, gpu_s
+from analysis.characterize.weighted import counted_quantile
+from analysis.metrics import S_PER_H, US_PER_S
 
 __all__ = ["top_tenants", "top_users", "top_vcs"]
 
 NUM_TOP: Final = 20
+USERS: Final = tenants("user")
+VCS: Final = tenants("vc")
 
 TENANT_SCHEMA: Final = {
     "rank": pl.Int64(),
@@ -27,12 +33,12 @@ TENANT_SCHEMA: Final = {
 }
 
 
-def top_tenants(jobs: pl.DataFrame, *, by: str, num_top: int = NUM_TOP) -> pl.DataFrame:
+def top_tenants(jobs: Any, *, by: str, num_top: int = NUM_TOP) -> pl.DataFrame:
     """Largest tenants by GPU time (by jobs where the log has no GPU time).
 
     Parameters
     ----------
-    jobs : DataFrame, one row per job
+    jobs : Trace, DataFrame or LazyFrame, one row per job
         Columns of the jobs table.
     by : str
         Column that names the tenant (user, vc, account …); jobs where it is null form one tenant named null.
@@ -46,48 +52,71 @@ def top_tenants(jobs: pl.DataFrame, *, by: str, num_top: int = NUM_TOP) -> pl.Da
         to this rank, median_duration_s, completed_share (of the tenant's jobs with a known status; null without one).
         Empty where the column is null everywhere.
     """
-    columns = {by: pl.String(), **TENANT_SCHEMA}
-    if jobs[by].null_count() == jobs.height:
-        return pl.DataFrame(schema=columns)
-    known = pl.col("status").is_not_null() & (pl.col("status") != "unknown")
-    groups = (
-        jobs.with_columns(gpu_s())
-        .group_by(by)
-        .agg(
-            num_jobs=pl.len().cast(pl.Int64),
-            gpu_hours=pl.col("gpu_s").sum() / S_PER_H,
-            median_duration_s=pl.col("duration_s").median(),
-            completed_share=(pl.col("status") == "completed").filter(known).mean(),
-        )
-        # Rounded before sorting: sums of floats differ in their last digits with the order of the rows.
-        .with_columns(pl.col("gpu_hours").round_sig_figs(12))
-        .sort(["gpu_hours", "num_jobs", by], descending=[True, True, False], nulls_last=True)
-        .with_columns(job_share=share_of("num_jobs"), gpu_time_share=share_of("gpu_hours"))
-        .with_columns(cumulative_gpu_time_share=pl.col("gpu_time_share").cum_sum(), rank=pl.int_range(1, pl.len() + 1))
+    cube = tenants(by)
+    _, collected = collect(as_log(jobs), Request(((cube, ()),)))
+    return _largest(collected[cube, ()], tenant=by, by=(), num_top=num_top)
+
+
+def _largest(cube: pl.DataFrame, *, tenant: str, by: tuple[str, ...], num_top: int) -> pl.DataFrame:
+    schema = {**grouped_schema(by, {tenant: pl.String()}), **TENANT_SCHEMA}
+    if cube[tenant].null_count() == cube.height:
+        return pl.DataFrame(schema=schema)
+    keys = [*by, tenant]
+    groups = cube.group_by(keys).agg(
+        pl.col("num_jobs").sum(),
+        gpu_hours=pl.col("sum_gpu_us").sum() / US_PER_S / S_PER_H,
+        completed_share=_share(pl.col("num_completed").sum(), pl.col("num_known_status").sum()),
     )
-    return conform(groups.head(num_top), columns)
+    known = cube.filter(pl.col("duration_s").is_not_null()).sort([*keys, "duration_s"])
+    medians = known.group_by(keys, maintain_order=True).agg(
+        median_duration_s=counted_quantile("duration_s", "num_jobs", 0.5)
+    )
+    order = [*by, "gpu_hours", "num_jobs", tenant]
+    down = [*(False for _ in by), True, True, False]
+    ranked = (
+        groups.join(medians, on=keys, how="left", nulls_equal=True)
+        .sort(order, descending=down, nulls_last=True)
+        .with_columns(job_share=share_of("num_jobs", by), gpu_time_share=share_of("gpu_hours", by))
+        .with_columns(
+            cumulative_gpu_time_share=_within(pl.col("gpu_time_share").cum_sum(), by),
+            rank=_within(pl.int_range(1, pl.len() + 1), by),
+        )
+    )
+    return conform(ranked.filter(pl.col("rank") <= num_top), schema)
+
+
+def _share(part: pl.Expr, whole: pl.Expr) -> pl.Expr:
+    return pl.when(whole > 0).then(part / whole)
+
+
+def _within(expr: pl.Expr, by: tuple[str, ...]) -> pl.Expr:
+    return expr.over(by) if by else expr
 
 
 @characterization(
     "top_users",
+    inputs=(USERS,),
     title="Largest users",
     definition="Users by GPU time, the largest 20: their share of all jobs and of all GPU time.",
     needs=("user",),
+    own_groups=("user",),
 )
-def top_users(jobs: pl.DataFrame) -> pl.DataFrame:
-    """Largest users by GPU time, at most 20; columns as in `top_tenants`."""
-    return top_tenants(jobs, by="user")
+def top_users(users: pl.DataFrame, *, by: tuple[str, ...] = (), num_top: int = NUM_TOP) -> pl.DataFrame:
+    """Largest users by GPU time, at most 20 (of each group); columns as in `top_tenants`."""
+    return _largest(users, tenant="user", by=by, num_top=num_top)
 
 
 @characterization(
     "top_vcs",
+    inputs=(VCS,),
     title="Largest virtual clusters",
     definition=(
         "Virtual clusters, partitions or queues by GPU time, the largest 20: their share of all jobs and of all "
         "GPU time."
     ),
     needs=("vc",),
+    own_groups=("vc",),
 )
-def top_vcs(jobs: pl.DataFrame) -> pl.DataFrame:
+def top_vcs(vcs: pl.DataFrame, *, by: tuple[str, ...] = (), num_top: int = NUM_TOP) -> pl.DataFrame:
     """Largest virtual clusters, partitions or queues by GPU time, at most 20; columns as in `top_tenants`."""
-    return top_tenants(jobs, by="vc")
+    return _largest(vcs, tenant="vc", by=by, num_top=num_top)

@@ -226,43 +226,6 @@ def test_summary_says_what_is_censored_and_unknown() -> None:
     assert row["median_cpu_duration_s"] == 7.0
 
 
-TINY = make_jobs(
-    ran(0, 10, 1, user="u", vc="v"),
-    ran(5, 4000, 0.25, user="u", vc="w", status="failed"),
-    ran(9, 90, 16, user="t", vc="w", status="cancelled"),
-    ran(9, 50, 0, user="t", vc="w"),
-)
-
-
-@pytest.mark.parametrize("name", sorted(CHARACTERIZATIONS))
-def test_every_table_of_nothing_has_its_columns_and_a_reason(name: str) -> None:
-    full = Trace(TINY, meta=TraceMeta(name="tiny"))
-    empty = Trace(schema.empty_table("jobs"), meta=TraceMeta(name="empty"))
-    item = CHARACTERIZATIONS[name]
-    table = item.table(full)
-    assert table.height
-    assert item.missing(full) is None
-    assert item.table(empty).schema == table.schema
-    assert item.missing(empty) == "The log holds no jobs."
-    assert item.title
-    assert item.definition.endswith(".")
-
-
-@pytest.mark.parametrize("name", sorted(CHARACTERIZATIONS))
-def test_every_table_survives_a_log_that_knows_only_ids(name: str) -> None:
-    bare = Trace(make_jobs({}, {}), meta=TraceMeta(name="bare"))
-    table = CHARACTERIZATIONS[name].table(bare)
-    assert table.height == (1 if name == "summary" else 0)
-    assert (CHARACTERIZATIONS[name].missing(bare) is None) == (name == "summary")
-
-
-@pytest.mark.parametrize("name", sorted(CHARACTERIZATIONS))
-def test_no_table_depends_on_the_order_of_the_rows(name: str) -> None:
-    item = CHARACTERIZATIONS[name]
-    shuffled = TINY.sample(fraction=1.0, shuffle=True, seed=3)
-    assert item.function(shuffled).equals(item.function(TINY))
-
-
 def test_an_unknown_table_lists_the_known_ones() -> None:
     with pytest.raises(UnknownNameError, match="no characterization is named 'durations' .*duration_cdf"):
-        characterize(Trace(TINY, meta=TraceMeta(name="tiny")), names=("durations",))
+        characterize(Trace(make_jobs(), meta=TraceMeta(name="tiny")), names=("durations",))

@@ -1,0 +1,168 @@
+"""Mergeable aggregates of the jobs, from which the result tables are made, and the rows for those that must see rows.
+
+Durations and waits are nearly always whole seconds, so that jobs counted by (size, duration) are few groups and hold
+all that quantiles, distributions and fits need, exactly. Parts of a log that are counted apart and merged give the same
+cube as the whole log counted at once, in any order: counts and sums are integers wherever they can be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import polars as pl
+
+from analysis.errors import HindcastError, UnknownNameError
+
+__all__ = ["GROUPS", "Cube", "Input", "Rows", "as_groups", "merge"]
+
+#: What every table can be grouped by: name of the column -> expression over the prepared jobs.
+GROUPS: Final[Mapping[str, pl.Expr]] = {
+    **{name: pl.col(name) for name in ("cluster", "vc", "user", "workload", "gpu_type")},
+    "gpu_bucket": pl.col("bucket"),
+    "status": pl.col("status"),
+}
+#: How a value is merged, by the first part of its name.
+MERGES: Final = {"num": "sum", "sum": "sum", "min": "min", "max": "max"}
+
+
+def as_groups(by: str | Sequence[str]) -> tuple[str, ...]:
+    """Names of groups as a tuple without doubles.
+
+    Raises
+    ------
+    UnknownNameError
+        If one is not in ``GROUPS``.
+
+    Examples
+    --------
+    >>> as_groups("vc"), as_groups(["vc", "user", "vc"])
+    (('vc',), ('vc', 'user'))
+    """
+    names = (by,) if isinstance(by, str) else tuple(dict.fromkeys(by))
+    for name in names:
+        if name not in GROUPS:
+            raise UnknownNameError(kind="grouping of the jobs", found=name, known=GROUPS)
+    return names
+
+
+def _group_exprs(by: Sequence[str]) -> dict[str, pl.Expr]:
+    return {name: GROUPS[name].alias(name) for name in by}
+
+
+@dataclass(frozen=True, eq=False)
+class Cube:
+    """Jobs counted by some keys.
+
+    Parameters
+    ----------
+    name : str
+        For messages.
+    keys : mapping of str to Expr
+        Key column -> expression over ``table``; a key named as a group must be that group. Null is a key like others.
+    values : mapping of str to Expr
+        Column -> aggregation. It is merged by the first part of its name: num_ and sum_ are added, min_ and max_ are
+        taken. Sums should be integers, so that they do not depend on the order of the rows.
+    where : Expr, optional
+        Rows that enter.
+    table : {"jobs", "changes"}
+        "jobs": the prepared jobs, a row per job. "changes": a row per instant at which a job takes or gives back GPUs.
+    """
+
+    name: str
+    keys: Mapping[str, pl.Expr]
+    values: Mapping[str, pl.Expr]
+    where: pl.Expr | None = None
+    table: str = "jobs"
+
+    def __post_init__(self) -> None:
+        wrong = [name for name in self.values if name.split("_")[0] not in MERGES]
+        if wrong:
+            msg = f"cube {self.name!r}: values {wrong} cannot be merged; names begin with {', '.join(MERGES)}."
+            raise HindcastError(msg)
+        for name in set(self.keys) & set(GROUPS):
+            if not self.keys[name].meta.undo_aliases().meta.eq(GROUPS[name]):
+                msg = f"cube {self.name!r}: key {name!r} is not the group of that name; give it another name."
+                raise HindcastError(msg)
+
+    def columns(self, by: Sequence[str]) -> list[str]:
+        """Key columns of the cube: those of the grouping, then its own."""
+        return list(dict.fromkeys([*by, *self.keys]))
+
+    def query(self, rows: pl.LazyFrame, *, by: Sequence[str] = ()) -> pl.LazyFrame:
+        """Count the rows of ``table``."""
+        chosen = rows if self.where is None else rows.filter(self.where)
+        keys = {**_group_exprs(by), **{name: expr.alias(name) for name, expr in self.keys.items() if name not in by}}
+        values = [expr.alias(name) for name, expr in self.values.items()]
+        return chosen.group_by(list(keys.values())).agg(values) if keys else chosen.select(values)
+
+    def merge(self, parts: Sequence[pl.DataFrame], *, by: Sequence[str] = ()) -> pl.DataFrame:
+        """Put parts of a cube together, sorted by the keys."""
+        whole = pl.concat(parts) if len(parts) > 1 else parts[0]
+        keys = self.columns(by)
+        values = [getattr(pl.col(name), MERGES[name.split("_")[0]])() for name in self.values]
+        if not keys:
+            return whole.select(values)
+        if len(parts) > 1:
+            whole = whole.group_by(keys).agg(values)
+        return whole.sort(keys)
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """Some columns of the jobs, for a table that must see rows: order within a user, joins with attempts.
+
+    Parameters
+    ----------
+    name : str
+        For messages.
+    columns : mapping of str to Expr
+        Column -> expression over ``table``; as few and as small as can be.
+    where : Expr, optional
+        Rows that enter.
+    table : {"jobs", "changes"}
+        As in `Cube`.
+    """
+
+    name: str
+    columns: Mapping[str, pl.Expr]
+    where: pl.Expr | None = None
+    table: str = "jobs"
+
+    def query(self, rows: pl.LazyFrame, *, by: Sequence[str] = ()) -> pl.LazyFrame:
+        """Select the columns, those of the grouping first."""
+        chosen = rows if self.where is None else rows.filter(self.where)
+        own = {name: expr.alias(name) for name, expr in self.columns.items() if name not in by}
+        return chosen.select([*_group_exprs(by).values(), *own.values()])
+
+    def merge(self, parts: Sequence[pl.DataFrame], *, by: Sequence[str] = ()) -> pl.DataFrame:
+        """Put parts together; in no order that may be relied on."""
+        del by
+        return pl.concat(parts) if len(parts) > 1 else parts[0]
+
+
+Input = Cube | Rows
+
+
+def merge(cube: Input, parts: Sequence[pl.DataFrame], by: Sequence[str] = ()) -> pl.DataFrame:
+    """Put the parts of an input, each of another part of the log, together: equal to the input of the whole log.
+
+    Parameters
+    ----------
+    cube : Cube or Rows
+        What was collected.
+    parts : sequence of DataFrame
+        At least one.
+    by : sequence of str
+        The grouping with which they were collected.
+
+    Examples
+    --------
+    >>> sizes = Cube("sizes", keys={"num_gpus": pl.col("num_gpus")}, values={"num_jobs": pl.len()})
+    >>> first = pl.DataFrame({"num_gpus": [1, 2], "num_jobs": [5, 1]})
+    >>> second = pl.DataFrame({"num_gpus": [1], "num_jobs": [2]})
+    >>> merge(sizes, [first, second]).rows()
+    [(1, 7), (2, 1)]
+    """
+    return cube.merge(parts, by=by)

@@ -1,0 +1,168 @@
+"""The jobs as the cubes see them: any kind of table in, all columns there, derived columns computed once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Final
+
+import polars as pl
+
+from analysis import metrics, schema
+from analysis.characterize.buckets import MAX_BINS, gpu_bucket, job_kind
+from analysis.frames import to_polars
+from analysis.metrics import US_PER_S
+from analysis.trace import Trace
+
+__all__ = ["EXACT_JOBS", "Facts", "Log", "as_log", "prepare", "whole_jobs"]
+
+#: In a log of more jobs than this, durations and waits that are no whole seconds are rounded to four digits.
+EXACT_JOBS: Final = 5_000_000
+ROUGH_DIGITS: Final = 4
+
+
+@dataclass(frozen=True)
+class Log:
+    """What is characterized: the jobs, and what is known beside them."""
+
+    jobs: pl.LazyFrame
+    trace: Trace | None = None
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What has to be known of the whole log before it can be counted; microseconds since 1970 UTC, null = unknown.
+
+    Every field, and ``tick_us``, is a constant column ``log_<name>`` of the prepared jobs.
+    """
+
+    num_jobs: int = 0
+    first_submit_us: int | None = None
+    last_submit_us: int | None = None
+    first_us: int | None = None
+    last_us: int | None = None
+
+    @staticmethod
+    def query(jobs: pl.LazyFrame) -> pl.LazyFrame:
+        """Facts of a part of the log, as a row."""
+        submit, times = pl.col("submit_time"), ("submit_time", "start_time", "end_time")
+        return jobs.select(
+            num_jobs=pl.len(),
+            first_submit_us=submit.min().dt.timestamp("us"),
+            last_submit_us=submit.max().dt.timestamp("us"),
+            first_us=pl.min_horizontal(pl.col(times).min()).dt.timestamp("us"),
+            last_us=pl.max_horizontal(pl.col(times).max()).dt.timestamp("us"),
+        )
+
+    @classmethod
+    def merge(cls, parts: list[pl.DataFrame]) -> Facts:
+        """Facts of the whole log from those of its parts."""
+        whole = pl.concat(parts).select(pl.col("num_jobs").sum(), pl.col("^first_.*$").min(), pl.col("^last_.*$").max())
+        return cls(**whole.row(0, named=True))
+
+    @property
+    def tick_us(self) -> int:
+        """Smallest bin of tables over time: all bins of at most ``MAX_BINS`` are whole numbers of it."""
+        if self.first_submit_us is None or self.last_submit_us is None:
+            return US_PER_S
+        length_s = (self.last_submit_us - self.first_submit_us) / US_PER_S
+        # Wider than all bins that are no multiples of it.
+        wider = [tick for tick, above in ((60, 60), (3600, 3600)) if length_s > above * MAX_BINS]
+        return max(wider, default=1) * US_PER_S
+
+    def columns(self) -> list[pl.Expr]:
+        """The facts as constant columns."""
+        values = {f.name: getattr(self, f.name) for f in fields(self)} | {"tick_us": self.tick_us}
+        return [pl.lit(value, pl.Int64).alias(f"log_{name}") for name, value in values.items()]
+
+
+def as_log(jobs: Any) -> Log:
+    """Take a Trace, a polars LazyFrame, or any table that narwhals knows, as the log to be characterized.
+
+    Parameters
+    ----------
+    jobs : Trace, LazyFrame, DataFrame
+        A row per job. A column of the jobs table that is missing is null everywhere (censoring "none", no flags).
+
+    Raises
+    ------
+    UsageError
+        If it is no table.
+    """
+    if isinstance(jobs, Trace):
+        return Log(whole_jobs(jobs.scan("jobs")), jobs)
+    return Log(whole_jobs(jobs if isinstance(jobs, pl.LazyFrame) else to_polars(jobs).lazy()))
+
+
+def whole_jobs(jobs: pl.LazyFrame) -> pl.LazyFrame:
+    """All columns of the jobs table, with their dtypes; other columns stay."""
+    found = jobs.collect_schema()
+    defaults: Mapping[str, pl.Expr] = {
+        "censoring": pl.lit("none", schema.CENSORING),
+        "flags": pl.lit([], schema.FLAG_LIST),
+    }
+    changes = []
+    for name, dtype in schema.JOBS.items():
+        if name == "extra" or found.get(name) == dtype:
+            continue
+        if name not in found:
+            changes.append(defaults.get(name, pl.lit(None, dtype)).alias(name))
+        else:
+            changes.append(_as_dtype(name, found[name], dtype))
+    return jobs.with_columns(changes) if changes else jobs
+
+
+def _as_dtype(name: str, found: pl.DataType, dtype: pl.DataType) -> pl.Expr:
+    column = pl.col(name)
+    if isinstance(found, pl.Datetime) and dtype == schema.TIME:
+        # Naive instants are UTC, as everywhere in hindcast.
+        column = column.dt.replace_time_zone("UTC") if found.time_zone is None else column.dt.convert_time_zone("UTC")
+        return column.cast(dtype)
+    # A status outside the set is unknown, and null counts as unknown.
+    return column.cast(dtype, strict=name != "status")
+
+
+def prepare(jobs: pl.LazyFrame, facts: Facts, *, time_zone: str = "UTC") -> pl.LazyFrame:
+    """Add what cubes use as keys and values; what no cube uses is never computed.
+
+    Parameters
+    ----------
+    jobs : LazyFrame, one row per job
+        All columns of the jobs table.
+    facts : Facts
+        Of the whole log.
+    time_zone : str
+        IANA name of the zone in which days begin.
+
+    Returns
+    -------
+    LazyFrame
+        The jobs with bucket (of GPUs, an Enum), kind (gpu, cpu, unknown), gpu_s [GPU-seconds], gpu_us (the same in
+        whole GPU-microseconds: integers, so that sums are exact), milli_gpus (int), run_s and wait_s (duration and
+        queueing delay as keys [s], in huge logs rounded to four digits unless whole), submit_us, start_us, end_us
+        (microseconds since 1970 UTC), local_day (date of submission in the zone), has_times (start and end are the
+        source's own), is_right_censored, and the facts as ``log_`` columns.
+    """
+    is_exact = facts.num_jobs <= EXACT_JOBS
+    return jobs.with_columns(
+        gpu_bucket(),
+        job_kind(),
+        metrics.gpu_s(),
+        (metrics.gpu_s() * US_PER_S).round().cast(pl.Int64).alias("gpu_us"),
+        (pl.col("num_gpus") * 1000).round().cast(pl.Int64).alias("milli_gpus"),
+        _as_key("duration_s", is_exact=is_exact).alias("run_s"),
+        _as_key("queueing_delay_s", is_exact=is_exact).alias("wait_s"),
+        *(pl.col(f"{name}_time").dt.timestamp("us").alias(f"{name}_us") for name in ("submit", "start", "end")),
+        # Zone before date: a day begins at the site's midnight.
+        pl.col("submit_time").dt.convert_time_zone(time_zone).dt.date().alias("local_day"),
+        (~pl.col("flags").list.contains("times_assumed")).alias("has_times"),
+        pl.col("censoring").is_in(["right", "both"]).alias("is_right_censored"),
+        *facts.columns(),
+    )
+
+
+def _as_key(name: str, *, is_exact: bool) -> pl.Expr:
+    value = pl.col(name)
+    if is_exact:
+        return value
+    return pl.when(value == value.floor()).then(value).otherwise(value.round_sig_figs(ROUGH_DIGITS))

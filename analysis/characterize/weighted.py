@@ -1,0 +1,101 @@
+"""Quantiles and distributions of counted values: expressions over a cube that is sorted by the value in each group."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import polars as pl
+
+from analysis.characterize.buckets import BUCKET, GPU_BUCKETS, log_grid
+
+__all__ = ["counted_quantile", "grid_shares", "weighted_quantile", "with_all_gpu_jobs"]
+
+
+def counted_quantile(value: str, count: str, at: float) -> pl.Expr:
+    """Quantile of values that occur ``count`` times each, interpolated linearly (type 7 of Hyndman and Fan).
+
+    An aggregation of a group that is sorted by ``value``, without nulls; null for a group without a count.
+
+    Examples
+    --------
+    >>> table = pl.DataFrame({"x": [1.0, 2.0, 10.0], "n": [1, 1, 2]})
+    >>> table.select(counted_quantile("x", "n", 0.5)).item()  # of 1, 2, 10, 10
+    6.0
+    """
+    values, reached = pl.col(value), pl.col(count).cum_sum()
+    place = (pl.col(count).sum() - 1) * at
+    # A hair beside a whole place is that place: 0.9 of 11 values is the tenth, whatever the rounding.
+    below = (place + 1e-9).floor()
+    share = (place - below).clip(lower_bound=0)
+    low = values.filter(reached > below).first()
+    high = values.filter(reached > below + 1).first()
+    return low + (pl.coalesce(high, low) - low) * pl.when(share < 1e-9).then(0.0).otherwise(share)
+
+
+def weighted_quantile(value: str, weight: str, at: float) -> pl.Expr:
+    """Smallest value at or below which at least the share ``at`` of the weight lies.
+
+    An aggregation of a group that is sorted by ``value``, without nulls; null for a group without weight.
+
+    Examples
+    --------
+    >>> table = pl.DataFrame({"x": [1.0, 2.0, 9.0], "w": [1, 1, 8]})
+    >>> table.select(weighted_quantile("x", "w", 0.2), weighted_quantile("x", "w", 0.5).alias("median")).row(0)
+    (2.0, 9.0)
+    """
+    total = pl.col(weight).sum()
+    # A relative hair of slack: 0.2 of 10 must be met by 2, whatever the rounding of the product.
+    target = total.cast(pl.Float64) * (at * (1 - 1e-12))
+    return pl.when(total > 0).then(pl.col(value).filter(pl.col(weight).cum_sum() >= target).first())
+
+
+def grid_shares(
+    cube: pl.DataFrame, *, by: Sequence[str], value: str, weights: Sequence[tuple[str, str]]
+) -> pl.DataFrame:
+    """Cumulative distribution on the log grid of `log_grid`, which all groups share.
+
+    Parameters
+    ----------
+    cube : DataFrame
+        Columns ``by``, ``value`` (no nulls) and the weights.
+    by : sequence of str
+        Columns of the groups.
+    value : str
+        What is distributed; values below 1 count at 1.
+    weights : sequence of (str, str)
+        Name of each weight in the result, and its column (integers).
+
+    Returns
+    -------
+    DataFrame, a row per group, weight and grid point
+        ``by``, weight (str), ``value`` (grid point), share (0-1); a group without weight has no rows of that weight.
+    """
+    largest = cube[value].max()
+    grid = log_grid(float(largest) if isinstance(largest, int | float) else 1.0)
+    points = pl.DataFrame({value: grid}).with_row_index("place").with_columns(pl.col("place").cast(pl.Int64))
+    place = pl.Series("place", grid.searchsorted(cube[value].to_numpy(), side="left"), dtype=pl.Int64)
+    columns = [column for _, column in weights]
+    held = cube.with_columns(place).group_by([*by, "place"]).agg(pl.col(columns).sum())
+    frame = held.select(by).unique().join(points, how="cross") if by else points
+    keys = [*by, "place"]
+    filled = frame.join(held, on=keys, how="left", nulls_equal=True).sort(keys)
+    parts = []
+    for name, column in weights:
+        reached, total = pl.col(column).fill_null(0).cum_sum(), pl.col(column).sum()
+        shares = filled.with_columns(
+            _over(reached, by).alias("reached"), _over(total, by).alias("total"), weight=pl.lit(name)
+        )
+        parts.append(shares.filter(pl.col("total") > 0))
+    return (
+        pl.concat(parts).with_columns(share=pl.col("reached") / pl.col("total")).select(*by, "weight", value, "share")
+    )
+
+
+def with_all_gpu_jobs(cube: pl.DataFrame) -> pl.DataFrame:
+    """Add the GPU jobs together as bucket "all" to a cube that has ``bucket``."""
+    together = cube.filter(pl.col("bucket").is_in(GPU_BUCKETS)).with_columns(bucket=pl.lit("all", BUCKET))
+    return pl.concat([together, cube])
+
+
+def _over(expr: pl.Expr, by: Sequence[str]) -> pl.Expr:
+    return expr.over(by) if by else expr
