@@ -12,7 +12,6 @@ from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import special
 
 from analysis.characterize.censored import Floats, Sample
 
@@ -71,6 +70,8 @@ def _lognormal_logpdf(theta: Floats, x: Floats) -> Floats:
 
 
 def _lognormal_logsf(theta: Floats, x: Floats) -> Floats:
+    from scipy import special
+
     result: Floats = special.log_ndtr(-(np.log(x) - theta[0]) / theta[1])
     return result
 
@@ -100,6 +101,8 @@ def _weibull_start(sample: Sample) -> Floats:
 
 
 def _gamma_logpdf(theta: Floats, x: Floats) -> Floats:
+    from scipy import special
+
     shape, scale = theta
     z = x / scale
     result: Floats = special.xlogy(shape - 1, z) - z - special.gammaln(shape) - np.log(scale)
@@ -107,6 +110,8 @@ def _gamma_logpdf(theta: Floats, x: Floats) -> Floats:
 
 
 def _gamma_logsf(theta: Floats, x: Floats) -> Floats:
+    from scipy import special
+
     shape, scale = theta
     z = x / scale
     share = special.gammaincc(shape, z)

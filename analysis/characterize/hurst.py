@@ -6,7 +6,6 @@ from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import optimize
 
 __all__ = ["aggregated_variance", "local_whittle", "without_cycle"]
 
@@ -45,6 +44,8 @@ def local_whittle(series: Floats) -> tuple[float, float]:
     >>> bool(abs(estimate - 0.5) < 3 * error)
     True
     """
+    from scipy import optimize
+
     num_used = int(len(series) ** BANDWIDTH)
     place = np.arange(1, num_used + 1)
     power = np.abs(np.fft.rfft(series - series.mean())[1 : num_used + 1]) ** 2
