@@ -6,6 +6,7 @@ import json
 import shutil
 import tempfile
 from collections.abc import Callable, Mapping
+from copy import copy
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -108,8 +109,8 @@ class Trace:
 
     Parameters
     ----------
-    jobs : DataFrame, one row per job
-        As ``analysis.schema.JOBS`` says; checked.
+    jobs : DataFrame or TableFile, one row per job
+        As ``analysis.schema.JOBS`` says; checked. Of a `TableFile` only the columns are: who wrote it checked the rows.
     meta : TraceMeta
         What is known beside the tables.
     tables : mapping of str to DataFrame or TableFile, optional
@@ -125,9 +126,16 @@ class Trace:
     """
 
     def __init__(
-        self, jobs: pl.DataFrame, *, meta: TraceMeta, tables: Mapping[str, pl.DataFrame | TableFile] | None = None
+        self,
+        jobs: pl.DataFrame | TableFile,
+        *,
+        meta: TraceMeta,
+        tables: Mapping[str, pl.DataFrame | TableFile] | None = None,
     ) -> None:
-        schema.validate_jobs(jobs)
+        if isinstance(jobs, TableFile):
+            jobs.check("jobs")
+        else:
+            schema.validate_jobs(jobs)
         self.meta = meta
         self._tables: dict[str, pl.DataFrame | TableFile] = {"jobs": jobs}
         self._collected: dict[str, pl.DataFrame] = {}
@@ -202,11 +210,15 @@ class Trace:
 
     def with_meta(self, **changes: Any) -> Trace:
         """Make the same trace with some metadata replaced."""
-        return Trace(self.jobs, meta=replace(self.meta, **changes), tables=self._beside())
+        other = copy(self)
+        other.meta = replace(self.meta, **changes)
+        return other
 
     def with_tables(self, **tables: pl.DataFrame | TableFile) -> Trace:
         """Make the same trace with some of the tables beside the jobs added or replaced."""
-        return Trace(self.jobs, meta=self.meta, tables={**self._beside(), **tables})
+        jobs = self._tables["jobs"]
+        unread = jobs if isinstance(jobs, TableFile) else self.jobs
+        return Trace(unread, meta=self.meta, tables={**self._beside(), **tables})
 
     def _beside(self) -> dict[str, pl.DataFrame | TableFile]:
         """The tables beside the jobs, those on disk unread."""

@@ -31,9 +31,9 @@ from numpy.typing import NDArray
 from analysis import schema
 from analysis.loaders.batches import Batches
 from analysis.loaders.cells import MISSING
-from analysis.loaders.delimited import LINE
 from analysis.loaders.files import peek
 from analysis.loaders.many_files import bare_name
+from analysis.loaders.rows import LINE
 from analysis.loaders.series import SeriesWriter
 from analysis.loaders.zones import is_plausible, to_utc
 from analysis.table_file import TableFile

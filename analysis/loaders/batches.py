@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 
 from analysis import schema
 from analysis.loaders.cleaning import Cleaned, clean
-from analysis.loaders.delimited import LINE, SURPLUS, read_layout, require_columns
+from analysis.loaders.delimited import SURPLUS, read_layout, require_columns
 from analysis.loaders.files import open_bytes, readable
-from analysis.loaders.rows import reject_table
+from analysis.loaders.rows import LINE, reject_table
 from analysis.loaders.survey import blocks
 
 __all__ = ["Batches"]

@@ -33,13 +33,13 @@ import polars as pl
 from analysis import schema
 from analysis.errors import BadFileError
 from analysis.loaders.batsim_profiles import Profiles
-from analysis.loaders.delimited import LINE
 from analysis.loaders.files import peek
 from analysis.loaders.finish import finish_trace
 from analysis.loaders.loading import assign_roles
 from analysis.loaders.origins import clock_of
 from analysis.loaders.records import Records, make_records, read_json
 from analysis.loaders.registry import loader
+from analysis.loaders.rows import LINE
 from analysis.trace import Trace, TraceMeta
 
 __all__ = ["read_batsim"]

@@ -6,7 +6,7 @@ import polars as pl
 
 from analysis import schema
 from analysis.loaders.cells import PROBLEM
-from analysis.loaders.delimited import LINE
+from analysis.loaders.rows import LINE
 
 __all__ = ["finish_table", "sort_nodes"]
 

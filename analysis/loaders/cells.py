@@ -14,7 +14,7 @@ from typing import Final
 import polars as pl
 
 from analysis import schema
-from analysis.loaders.delimited import LINE, UNDECODABLE
+from analysis.loaders.rows import LINE, UNDECODABLE
 
 __all__ = ["PROBLEM", "Cell", "integer", "map_status", "number", "read_cells", "text", "time", "words"]
 
@@ -113,7 +113,7 @@ def time(raw: str, *formats: str, missing: Collection[str] = (*MISSING, "0", "Un
         Of type datetime[us]; naive ones get their zone when the trace is finished.
     """
     bare = pl.col(raw).str.strip_chars()
-    value = pl.coalesce(bare.str.to_datetime(form, time_unit="us", strict=False) for form in formats)
+    value = pl.coalesce(bare.str.to_datetime(form, time_unit="us", strict=False, cache=False) for form in formats)
     # 0001-01-01 and the like stand for something else than an instant.
     value = pl.when(value.dt.year().is_between(1900, 2199)).then(value)
     is_unreadable = (value.is_null() & bare.is_not_null() & ~bare.is_in(list(missing))).fill_null(value=False)

@@ -8,7 +8,6 @@ with anything odd is cleaned line by line first, exactly. Either way no line is 
 from __future__ import annotations
 
 import csv
-import io
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
@@ -18,15 +17,14 @@ from typing import IO, Final
 import polars as pl
 
 from analysis.errors import BadFileError
+from analysis.loaders.block_scan import BlockScan, open_source, skip_lines
 from analysis.loaders.cleaning import Cleaned, clean
 from analysis.loaders.files import BOMS_NOT_UTF8, open_bytes, payload, peek, readable
-from analysis.loaders.rows import reject_table
+from analysis.loaders.rows import LINE, UNDECODABLE, reject_table
 from analysis.loaders.survey import survey
 
 __all__ = ["Delimited", "Layout", "has_columns", "read_delimited", "read_layout", "require_columns"]
 
-LINE: Final = "_line"
-UNDECODABLE: Final = "_undecodable"
 SURPLUS: Final = "_surplus"
 #: Names that the loaders use themselves: a raw column of such a name gets ``_2``.
 RESERVED: Final = (LINE, UNDECODABLE, SURPLUS, "_problem", "_file")
@@ -147,16 +145,16 @@ def read_delimited(
     """
     source = payload(path)
     with readable(path):
-        with _open(source) as stream:
+        with open_source(source) as stream:
             layout = read_layout(path, stream, separator=separator, names=names, required=required)
         require_columns(path, layout.columns, required)
-        with _open(source) as stream:
-            _skip(stream, layout.header_line)
+        with open_source(source) as stream:
+            skip_lines(stream, layout.header_line)
             look = survey(stream, separator=layout.separator.encode(), seps_per_line=len(layout.fields) - 1)
         if look.is_regular:
             return _regular(path, source, layout, num_lines=look.num_lines, blank=look.blank_lines)
-        with _open(source) as stream:
-            _skip(stream, layout.header_line)
+        with open_source(source) as stream:
+            skip_lines(stream, layout.header_line)
             return _irregular(
                 path,
                 layout,
@@ -168,17 +166,6 @@ def read_delimited(
                     first_line=layout.header_line + 1,
                 ),
             )
-
-
-def _open(source: Path | bytes) -> IO[bytes]:
-    return io.BytesIO(source) if isinstance(source, bytes) else source.open("rb")
-
-
-def _skip(stream: IO[bytes], lines: int) -> None:
-    for _ in range(lines):
-        stream.readline()
-    if not lines and stream.read(3) != b"\xef\xbb\xbf":
-        stream.seek(0)
 
 
 def _split(line: str, separator: str) -> list[str]:
@@ -270,39 +257,17 @@ def require_columns(path: Path, columns: Sequence[str], required: Collection[str
 
 
 def _regular(path: Path, source: Path | bytes, layout: Layout, *, num_lines: int, blank: list[int]) -> Delimited:
-    first = layout.header_line + 1
-    lines = [first + number for number in blank]
-    common = {
-        "path": path,
-        "columns": layout.columns,
-        "rows_in": num_lines,
-        "rejects": reject_table(path.name, [(line, "blank_line", "") for line in lines]),
-        "header_line": layout.header_line,
-    }
-    if len(blank) == num_lines:
-        return Delimited(frame=_nothing(layout.columns), **common)  # type: ignore[arg-type]
-    # polars learns the number of fields from the first line that it reads: that must not be a blank one.
-    skip = layout.header_line + _leading(blank)
-    frame = pl.scan_csv(
-        source,
-        has_header=False,
-        schema=dict.fromkeys(layout.fields, pl.String()),
-        skip_lines=skip,
-        separator=layout.separator,
-        row_index_name=LINE,
-        row_index_offset=skip + 1,
-        glob=False,
-    ).with_columns(pl.col(LINE).cast(pl.Int64))
-    rest = lines[_leading(blank) :]
-    if rest:
-        frame = frame.filter(~pl.col(LINE).is_in(rest))
-    if layout.has_trailing:
-        frame = frame.drop(SURPLUS)
-    return Delimited(frame=frame, **common)  # type: ignore[arg-type]
-
-
-def _leading(blank: list[int]) -> int:
-    return next((i for i, number in enumerate(blank) if number != i), len(blank))
+    lines = [layout.header_line + 1 + number for number in blank]
+    scan = BlockScan(source, layout.fields, layout.separator, layout.header_line, lines)
+    frame = scan.frame() if len(blank) < num_lines else _nothing(layout.columns)
+    return Delimited(
+        path=path,
+        columns=layout.columns,
+        frame=frame.drop(SURPLUS) if layout.has_trailing and len(blank) < num_lines else frame,
+        rows_in=num_lines,
+        rejects=reject_table(path.name, [(line, "blank_line", "") for line in lines]),
+        header_line=layout.header_line,
+    )
 
 
 def _nothing(columns: Sequence[str]) -> pl.LazyFrame:

@@ -8,8 +8,7 @@ from typing import Literal
 import polars as pl
 
 from analysis import schema
-from analysis.loaders.delimited import LINE
-from analysis.loaders.rows import reject_table
+from analysis.loaders.rows import LINE, reject_table
 
 __all__ = ["Settled", "settle_duplicates"]
 
@@ -41,7 +40,7 @@ def settle_duplicates(jobs: pl.DataFrame, *, keep: Literal["set_aside", "by_subm
     -------
     Settled
     """
-    if _are_unique(jobs["job_id"]):
+    if schema.are_unique(jobs["job_id"]):
         return Settled(jobs, reject_table(file, []))
     notes = []
     if keep == "by_submit":
@@ -73,14 +72,6 @@ def settle_duplicates(jobs: pl.DataFrame, *, keep: Literal["set_aside", "by_subm
     ids = aside["job_id"].unique().sort().head(3).to_list()
     notes.append(f"{aside.height} rows repeat a job id and were set aside (first ids {', '.join(ids)}).")
     return Settled(kept, rejects, notes)
-
-
-def _are_unique(ids: pl.Series) -> bool:
-    """Whether no id occurs twice; quick for the usual log, whose ids are integers that rise."""
-    numbers = ids.cast(pl.Int64, strict=False)
-    if not numbers.null_count() and bool((numbers.diff() > 0).all()):
-        return True
-    return ids.n_unique() == len(ids)
 
 
 def _content(rows: pl.DataFrame) -> pl.Series:

@@ -28,13 +28,14 @@ import polars as pl
 
 from analysis.errors import BadFileError, UnknownNameError
 from analysis.loaders.cells import Cell, integer, number, read_cells, text
-from analysis.loaders.delimited import LINE, Delimited, read_delimited
+from analysis.loaders.delimited import Delimited, read_delimited
 from analysis.loaders.files import open_bytes, peek, readable
 from analysis.loaders.finish import finish_trace
 from analysis.loaders.gavel_throughput import is_throughputs, read_throughputs
 from analysis.loaders.loading import assign_roles
 from analysis.loaders.origins import clock_of
 from analysis.loaders.registry import loader
+from analysis.loaders.rows import LINE
 from analysis.loaders.swf_lines import is_number
 from analysis.trace import Trace, TraceMeta
 

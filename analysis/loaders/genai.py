@@ -31,10 +31,11 @@ import polars as pl
 
 from analysis import schema
 from analysis.loaders.cells import PROBLEM, Cell, number, read_cells, text, time
-from analysis.loaders.delimited import LINE, Delimited, has_columns, read_delimited
+from analysis.loaders.delimited import Delimited, has_columns, read_delimited
 from analysis.loaders.jobless import finish_without_jobs
 from analysis.loaders.many_files import bare_name, group_files
 from analysis.loaders.registry import loader
+from analysis.loaders.rows import LINE
 from analysis.loaders.zones import ZoneNotes, is_plausible, to_utc
 from analysis.trace import Trace, TraceMeta
 

@@ -12,6 +12,7 @@ Assumptions:
   ``fold_rare`` does so too. SUSPENDED (one job, which the authors drop) stays.
 * ``duration`` and ``queue`` are recomputed from the time stamps; the published ones are in ``extra``, and a published
   duration that differs is flagged.
+* Option ``clean_up`` prepares the log for simulation as the authors do (`analysis.loaders.helios_capacity`).
 * The capacity table holds the changes of each VC's GPUs, from local midnight on. The nodes are those of the last day:
   a VC's GPUs as nodes of 8 and one node with the rest (the authors count ``GPUs // 8`` nodes). They carry their VC, so
   a replay treats VCs as partitions.
@@ -28,14 +29,12 @@ from typing import Final
 
 import polars as pl
 
-from analysis import schema
-from analysis.loaders.beside import sort_nodes
-from analysis.loaders.cells import PROBLEM, integer, map_status, number, read_cells, text, time
-from analysis.loaders.delimited import LINE, Delimited, has_columns, read_delimited
+from analysis.loaders.cells import integer, number, read_cells, text, time
+from analysis.loaders.delimited import has_columns, read_delimited
 from analysis.loaders.finish import finish_trace
+from analysis.loaders.helios_capacity import CleanUp, read_capacity
 from analysis.loaders.loading import assign_roles
 from analysis.loaders.registry import loader
-from analysis.loaders.zones import to_utc
 from analysis.trace import Trace, TraceMeta
 
 __all__ = ["read_helios"]
@@ -51,9 +50,6 @@ META: Final = TraceMeta(
     coverage="all jobs of one cluster",
 )
 CLUSTERS: Final = ("Earth", "Saturn", "Uranus", "Venus")
-GPUS_PER_NODE: Final = 8
-#: No VC has more; a larger number would only make a nodes table that no memory holds.
-MOST_GPUS: Final = 1_000_000
 SECOND: Final = "%Y-%m-%d %H:%M:%S"
 COLUMNS: Final = {
     "job_id": text("job_id"),
@@ -78,7 +74,6 @@ STATUSES: Final = {
     "NODE_FAIL": "node_fail",
     "SUSPENDED": "suspended",
 }
-PREFIX: Final = "gpus of "
 RARE: Final = {"TIMEOUT": "failed", "NODE_FAIL": "failed"}
 
 
@@ -102,6 +97,7 @@ def read_helios(
     timezone: str | None = None,
     name: str | None = None,
     fold_rare: bool = False,
+    clean_up: bool = False,
     cluster: str | None = None,
 ) -> Trace:
     """Read one Helios cluster.
@@ -116,6 +112,9 @@ def read_helios(
         Name of the trace, by default the cluster's.
     fold_rare : bool, default False
         Count TIMEOUT and NODE_FAIL as failed, as the authors do.
+    clean_up : bool, default False
+        Prepare for simulation as the authors do: set aside the jobs of the test VC and of VCs without a whole node
+        on their day (2020-09-10; Saturn 2020-09-01), count some VCs into another, nodes as of that day.
     cluster : str, optional
         The cluster's name, by default the folder's if it is one of the four.
 
@@ -131,56 +130,15 @@ def read_helios(
     if timezone:
         meta = replace(meta, time_zone=timezone, time_zone_certainty="given")
     raws = [read_delimited(files["log"], required=RAW)]
-    cells = read_cells(raws[0].frame, COLUMNS, extra=EXTRA)
-    partial = cells.with_columns(
-        cluster=pl.lit(cluster, dtype=pl.String), status=map_status(STATUSES | (RARE if fold_rare else {}))
-    )
     notes = [f"Times read in {meta.time_zone}."]
     tables: dict[str, pl.DataFrame] = {}
+    todo = CleanUp.without_sizes(cluster)
     if "gpus" in files:
         raws.append(read_delimited(files["gpus"], required=("date",)))
-        tables, more = _capacity(raws[1], meta.time_zone)
+        tables, more, todo = read_capacity(raws[1], meta.time_zone, cluster=cluster, clean=clean_up)
         notes += more
-    return finish_trace(partial, meta=meta, raws=raws, tables=tables, notes=notes)
-
-
-def _capacity(raw: Delimited, zone: str) -> tuple[dict[str, pl.DataFrame], list[str]]:
-    """Capacity, nodes and rejects of the GPU numbers, and what is to be said about them."""
-    vcs = [column for column in raw.columns if column not in ("date", "total")]
-    # A VC may bear any name, that of another column too.
-    columns = {f"{PREFIX}{vc}": number(vc) for vc in vcs}
-    cells = {"time": time("date", "%Y-%m-%d"), "total": number("total"), **columns}
-    days = read_cells(raw.frame, cells).collect()
-    days = days.sort("time", *columns, LINE, nulls_last=True)
-    no_date = pl.when(pl.col("time").is_null()).then(pl.lit("no_date"))
-    again = pl.when(~pl.col("time").is_first_distinct()).then(pl.lit("duplicate_id"))
-    too_many = pl.any_horizontal(pl.lit(value=False), *(pl.col(name) > MOST_GPUS for name in columns))
-    too_many = pl.when(too_many).then(pl.lit("implausible_num_gpus"))
-    days = days.with_columns(reason=pl.coalesce(PROBLEM, no_date, again, too_many))
-    rejects = days.filter(pl.col("reason").is_not_null()).select(
-        file=pl.lit(raw.name), line=LINE, reason="reason", raw=pl.lit(None, dtype=pl.String)
-    )
-    days = days.filter(pl.col("reason").is_null())
-    days = days.with_columns(to_utc(days["time"].dt.cast_time_unit("us"), zone=zone))
-    long = days.unpivot(list(columns), index="time", variable_name="vc", value_name="num_gpus").drop_nulls("num_gpus")
-    long = long.with_columns(pl.col("vc").str.strip_prefix(PREFIX)).sort("vc", "time")
-    changed = (pl.col("num_gpus") != pl.col("num_gpus").shift().over("vc")).fill_null(value=True)
-    capacity = long.filter(changed).select(*schema.CAPACITY)
-    last = long.group_by("vc").last().sort("vc")
-    notes = [f"Nodes are those of the last day of {raw.name}: each VC's GPUs as nodes of {GPUS_PER_NODE}."]
-    if "total" in days.columns:
-        differs = days.filter(pl.sum_horizontal(*columns) != pl.col("total")).height
-        if differs:
-            notes.append(f"{raw.name}: on {differs} days 'total' is not the sum of the VCs; it is not used.")
-    return {"capacity": capacity, "nodes": _nodes(last), "rejects": rejects}, notes
-
-
-def _nodes(last: pl.DataFrame) -> pl.DataFrame:
-    """Nodes of 8 GPUs for each VC, and one with the rest."""
-    sizes = [
-        (vc, min(GPUS_PER_NODE, int(gpus) - done), index)
-        for vc, gpus in last.select("vc", "num_gpus").iter_rows()
-        for index, done in enumerate(range(0, int(gpus), GPUS_PER_NODE))
-    ]
-    rows = [{"node_id": f"{vc}-{index:03d}", "num_gpus": size, "vc": vc} for vc, size, index in sizes]
-    return sort_nodes(pl.DataFrame(rows, schema=schema.NODES))
+    cells = read_cells(raws[0].frame, COLUMNS, extra=EXTRA).with_columns(cluster=pl.lit(cluster, dtype=pl.String))
+    partial = todo.jobs(cells) if clean_up else cells
+    notes += [todo.note()] if clean_up else []
+    statuses = STATUSES | (RARE if fold_rare else {})
+    return finish_trace(partial, meta=meta, raws=raws, tables=tables, notes=notes, statuses=statuses)

@@ -10,11 +10,11 @@ from typing import Any, Final
 import polars as pl
 
 from analysis import schema
-from analysis.loaders.delimited import LINE
 from analysis.loaders.kubernetes_about import About
 from analysis.loaders.kubernetes_jobs import ENDED, JobFacts
 from analysis.loaders.kubernetes_objects import Item
 from analysis.loaders.kubernetes_pods import PodFacts, Run, attempt_runs, peak
+from analysis.loaders.rows import LINE
 
 __all__ = ["Gathered", "assemble"]
 

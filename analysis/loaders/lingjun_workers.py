@@ -9,7 +9,8 @@ import polars as pl
 
 from analysis import schema
 from analysis.loaders.cells import Cell, read_cells, text
-from analysis.loaders.delimited import LINE, Delimited
+from analysis.loaders.delimited import Delimited
+from analysis.loaders.rows import LINE
 
 __all__ = ["Workers", "read_workers"]
 

@@ -32,13 +32,14 @@ import polars as pl
 
 from analysis.errors import UsageError
 from analysis.loaders.cells import MISSING, Cell, number, read_cells, text
-from analysis.loaders.delimited import UNDECODABLE, Delimited, has_columns, read_delimited
+from analysis.loaders.delimited import Delimited, has_columns, read_delimited
 from analysis.loaders.files import check_file, list_files
 from analysis.loaders.finish import finish_trace
 from analysis.loaders.jobless import finish_without_jobs
 from analysis.loaders.mit_supercloud_gpus import FoundGpus, is_gpu_series, read_gpu_series
 from analysis.loaders.mit_supercloud_tres import with_resources, with_states
 from analysis.loaders.registry import loader
+from analysis.loaders.rows import UNDECODABLE
 from analysis.loaders.slurm.assemble import Assembled, assemble
 from analysis.loaders.slurm.conclude import name_jobs
 from analysis.loaders.slurm.results import attempts_table

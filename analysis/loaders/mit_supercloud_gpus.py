@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from analysis import schema
 from analysis.loaders.batches import Batches
 from analysis.loaders.cells import MISSING
-from analysis.loaders.delimited import LINE, has_columns
+from analysis.loaders.delimited import has_columns
+from analysis.loaders.rows import LINE
 from analysis.loaders.series import SeriesWriter
 from analysis.loaders.zones import to_utc
 from analysis.table_file import TableFile

@@ -5,8 +5,8 @@ from __future__ import annotations
 import polars as pl
 
 from analysis import schema
-from analysis.loaders.delimited import LINE
 from analysis.loaders.pai_read import JOB_KEY, TASK_KEY, Parts
+from analysis.loaders.rows import LINE
 
 __all__ = ["job_rows", "task_rows", "worker_rows"]
 

@@ -11,8 +11,9 @@ import polars as pl
 from analysis import schema
 from analysis.loaders.batches import Batches
 from analysis.loaders.cells import PROBLEM, integer, number, read_cells, text
-from analysis.loaders.delimited import LINE, Delimited
+from analysis.loaders.delimited import Delimited
 from analysis.loaders.pai_tables import open_batches, open_table
+from analysis.loaders.rows import LINE
 from analysis.loaders.zones import is_plausible
 
 __all__ = ["JOB_KEY", "TASK_KEY", "Parts", "find_orphans", "read_instances", "read_jobs", "read_tags", "read_tasks"]

@@ -10,9 +10,9 @@ import polars as pl
 from analysis import schema
 from analysis.loaders.batches import Batches
 from analysis.loaders.cells import PROBLEM, number, read_cells, text
-from analysis.loaders.delimited import LINE
 from analysis.loaders.pai_read import Parts, find_orphans
 from analysis.loaders.pai_tables import open_batches
+from analysis.loaders.rows import LINE
 from analysis.loaders.series import SeriesWriter, encode
 from analysis.loaders.zones import is_plausible
 from analysis.table_file import TableFile

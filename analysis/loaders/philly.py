@@ -39,7 +39,6 @@ import polars as pl
 from analysis import schema
 from analysis.errors import UsageError
 from analysis.loaders.cells import map_status
-from analysis.loaders.delimited import LINE
 from analysis.loaders.files import peek
 from analysis.loaders.finish import finish_trace
 from analysis.loaders.jobless import finish_without_jobs
@@ -50,7 +49,7 @@ from analysis.loaders.philly_usage import USAGE_ROLES, add_usage, is_usage, main
 from analysis.loaders.philly_usage_jobs import Occupancy
 from analysis.loaders.records import read_records
 from analysis.loaders.registry import loader
-from analysis.loaders.rows import RawRows
+from analysis.loaders.rows import LINE, RawRows
 from analysis.loaders.zones import ZoneNotes, to_utc
 from analysis.metrics import US_PER_S
 from analysis.trace import Trace, TraceMeta

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import polars as pl
 
-from analysis.loaders.delimited import LINE
+from analysis.loaders.rows import LINE
 from analysis.loaders.zones import ZoneNotes, to_utc
 from analysis.metrics import US_PER_S
 

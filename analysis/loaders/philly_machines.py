@@ -11,7 +11,8 @@ import polars as pl
 from analysis import schema
 from analysis.loaders.beside import finish_table, sort_nodes
 from analysis.loaders.cells import Cell, integer, number, read_cells, text
-from analysis.loaders.delimited import LINE, Delimited, has_columns, read_delimited
+from analysis.loaders.delimited import Delimited, has_columns, read_delimited
+from analysis.loaders.rows import LINE
 
 __all__ = ["MachineList", "Machines", "is_machine_list", "read_machines"]
 

@@ -26,9 +26,10 @@ import polars as pl
 
 from analysis import schema
 from analysis.loaders.batches import Batches
-from analysis.loaders.delimited import LINE, has_columns
+from analysis.loaders.delimited import has_columns
 from analysis.loaders.files import list_files
 from analysis.loaders.philly_usage_jobs import Occupancy
+from analysis.loaders.rows import LINE
 from analysis.loaders.series import Codes, SeriesWriter, encode
 from analysis.loaders.zones import is_plausible
 from analysis.table_file import TableFile

@@ -5,13 +5,18 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
 
 import polars as pl
 
 from analysis import schema
 
-__all__ = ["RawRows", "reject_table"]
+__all__ = ["LINE", "UNDECODABLE", "RawRows", "reject_table"]
+
+#: Column with the physical line that a row is from.
+LINE: Final = "_line"
+#: Column (bool) that tells rows with bytes that are not UTF-8.
+UNDECODABLE: Final = "_undecodable"
 
 
 class RawRows(Protocol):

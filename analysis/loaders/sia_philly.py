@@ -26,10 +26,11 @@ from typing import Final
 import polars as pl
 
 from analysis.loaders.cells import integer, number, read_cells, text, time
-from analysis.loaders.delimited import LINE, has_columns, read_delimited
+from analysis.loaders.delimited import has_columns, read_delimited
 from analysis.loaders.finish import finish_trace
 from analysis.loaders.loading import assign_roles
 from analysis.loaders.registry import loader
+from analysis.loaders.rows import LINE
 from analysis.trace import Trace, TraceMeta
 
 __all__ = ["read_sia_philly"]

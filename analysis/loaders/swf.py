@@ -36,12 +36,12 @@ import polars as pl
 from analysis import schema
 from analysis.errors import BadFileError
 from analysis.loaders.cells import Cell, number, read_cells, text
-from analysis.loaders.delimited import LINE
 from analysis.loaders.files import peek
 from analysis.loaders.finish import finish_trace
 from analysis.loaders.loading import assign_roles
 from analysis.loaders.origins import SMALLEST_EPOCH_S, clock_of
 from analysis.loaders.registry import loader
+from analysis.loaders.rows import LINE
 from analysis.loaders.swf_lines import FIELDS, NUMBERS, Header, is_number, read_lines
 from analysis.loaders.swf_pieces import fold_pieces
 from analysis.trace import Trace, TraceMeta

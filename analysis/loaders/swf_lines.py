@@ -12,9 +12,9 @@ from typing import Final
 import polars as pl
 
 from analysis.errors import UsageError
-from analysis.loaders.delimited import LINE, Delimited
+from analysis.loaders.delimited import Delimited
 from analysis.loaders.files import open_bytes, readable
-from analysis.loaders.rows import reject_table
+from analysis.loaders.rows import LINE, reject_table
 from analysis.loaders.zones import check_zone
 
 __all__ = ["FIELDS", "NUMBERS", "Header", "is_number", "read_lines"]

@@ -8,7 +8,7 @@ from typing import Final
 import polars as pl
 
 from analysis import schema
-from analysis.loaders.delimited import LINE
+from analysis.loaders.rows import LINE
 from analysis.loaders.zones import to_utc
 
 __all__ = ["Folded", "fold_pieces"]

@@ -29,11 +29,11 @@ from analysis.errors import BadFileError, UsageError
 from analysis.frames import to_polars
 from analysis.loaders.cells import Cell, read_cells
 from analysis.loaders.column_map import ColumnMap, pairs, parse_map, status_of, unit_factor
-from analysis.loaders.delimited import LINE, RESERVED, Delimited, has_columns, read_delimited
+from analysis.loaders.delimited import RESERVED, Delimited, has_columns, read_delimited
 from analysis.loaders.files import check_file, list_files
 from analysis.loaders.finish import finish_trace
 from analysis.loaders.registry import loader
-from analysis.loaders.rows import FrameRows
+from analysis.loaders.rows import LINE, FrameRows
 from analysis.loaders.table_cells import cell_for, is_relative
 from analysis.metrics import US_PER_S
 from analysis.trace import Clock, Trace, TraceMeta

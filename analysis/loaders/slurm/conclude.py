@@ -176,22 +176,21 @@ def _read_all_nodes(paths: list[Path]) -> pl.DataFrame:
 
 
 def _report(
-    source: Source, done: Assembled, finished: Finished, *, rejects: pl.DataFrame, notes: list[str]
+    source: Source, done: Assembled, finished: Finished[pl.DataFrame], *, rejects: pl.DataFrame, notes: list[str]
 ) -> LoadReport:
     beside = _node_rows(source)
     reasons = rejects.group_by("reason").len().sort("reason")
-    flags = finished.jobs.select(pl.col("flags").explode().drop_nulls()).to_series().value_counts().sort("flags")
     files = [{"name": export.name, "size": export.size, "rows": export.rows_in} for export in source.exports]
     return LoadReport(
         rows_in=sum(export.rows_in for export in source.exports) + beside["rows_in"],
         # Counted from the tables, not as the difference, so that a lost line is seen.
-        rows_used=finished.jobs.height - done.rows_expanded + done.rows_merged + beside["rows_used"],
+        rows_used=finished.num_jobs - done.rows_expanded + done.rows_merged + beside["rows_used"],
         rows_set_aside=rejects.height,
         rows_merged=done.rows_merged,
         rows_expanded=done.rows_expanded,
-        num_jobs=finished.jobs.height,
+        num_jobs=finished.num_jobs,
         rejected_by_reason={str(reason): int(count) for reason, count in reasons.iter_rows()},
-        flagged={str(flag): int(count) for flag, count in flags.iter_rows()},
+        flagged=finished.flagged,
         unknown_statuses=finished.unknown_statuses,
         files=[*files, *beside["files"]],
         notes=[*notes, *(note for export in source.exports for note in export.notes), *finished.notes],

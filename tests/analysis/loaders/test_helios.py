@@ -94,3 +94,37 @@ def test_the_slice_loads_through_a_map_and_says_what_its_duration_is(real_data):
     assert report.flagged["duration_includes_queue"] > 500
     assert set(jobs["status"]) == {"completed"}
     assert jobs["extra"].struct.field("model").null_count() == 0
+
+
+@pytest.fixture
+def uranus(tmp_path):
+    folder = tmp_path / "Uranus"
+    folder.mkdir()
+    line = "{},u,{},8,64,1,COMPLETED,2020-09-01 08:00:00,2020-09-01 08:10:00,2020-09-01 10:10:00,7200,600\n"
+    vcs = ("vc7Bz", "vczGr", "vcUV3", "vcVvI", "vcOther")
+    (folder / "cluster_log.csv").write_text(HEADER + "".join(line.format(i, vc) for i, vc in enumerate(vcs)))
+    days = "2020-09-10,8,4,16,8,24,60\n2020-09-11,8,4,16,16,32,76\n"
+    (folder / "cluster_gpu_number.csv").write_text(f"date,{','.join(vcs)},total\n{days}")
+    return folder
+
+
+def test_the_authors_clean_up_leaves_out_and_merges_vcs(uranus):
+    trace = load("helios", uranus, clean_up=True)
+    assert trace.jobs["vc"].to_list() == ["vcUV3", "vcUV3", "vcOther"]
+    assert trace.rejects["reason"].to_list() == ["vc_left_out"] * 2
+    # The nodes are those of 2020-09-10, the merged VC with both its parts; the capacity goes on changing.
+    sizes = dict(trace.nodes.group_by("vc").agg(pl.col("num_gpus").sum()).iter_rows())
+    assert sizes == {"vcUV3": 24, "vcOther": 24}
+    assert trace.capacity.sort("vc", "time")["num_gpus"].to_list() == [24, 32, 24, 32]
+    assert any("clean-up" in note for note in trace.meta.load_report.notes)
+
+
+def test_without_clean_up_every_vc_stays(uranus):
+    trace = load("helios", uranus)
+    assert trace.jobs.height == 5
+    assert trace.nodes["num_gpus"].sum() == 76
+
+
+def test_the_clean_up_needs_no_gpu_numbers(uranus):
+    trace = load("helios", uranus / "cluster_log.csv", clean_up=True)
+    assert trace.jobs["vc"].to_list() == ["vczGr", "vcUV3", "vcUV3", "vcOther"]
