@@ -99,3 +99,11 @@ def test_order_does_not_depend_on_the_row_order(ids, seed):
     seed.shuffle(shuffled)
     jobs = make_jobs([{"job_id": str(i)} for i in shuffled], sort=False)
     assert schema.sort_jobs(jobs)["job_id"].to_list() == [str(i) for i in sorted(ids)]
+
+
+@pytest.mark.parametrize("ids", [["7", "007"], ["007", "7"], ["10", "9"], ["9", "10"], ["b", "10"], ["10", "b"]])
+def test_is_sorted_is_what_sort_jobs_gives(ids):
+    same_second = datetime(2020, 1, 1, tzinfo=UTC)
+    for times in ([same_second] * 2, [None, same_second], [same_second, None], [None, None]):
+        rows = pl.DataFrame({"job_id": ids, "submit_time": pl.Series(times, dtype=schema.TIME)})
+        assert schema.is_sorted(rows) == schema.sort_jobs(rows).equals(rows)
