@@ -18,7 +18,7 @@ from analysis.metrics import US_PER_S
 from analysis.schema import TIME
 from analysis.trace import Trace
 
-__all__ = ["TASKS_SCHEMA", "fragmentation", "fragmentation_measures", "typical_tasks", "unallocatable_gpus"]
+__all__ = ["TASKS_SCHEMA", "fragmentation_measures", "fragmentation_over_time", "typical_tasks", "unallocatable_gpus"]
 
 #: Share of the tasks that the typical ones stand for, as in FGD.
 POPULARITY: Final = 0.95
@@ -168,7 +168,7 @@ def unallocatable_gpus(state: NodeState, tasks: pl.DataFrame, *, gpu_types: pl.S
 
 
 def fragmentation_measures(state: NodeState, tasks: pl.DataFrame, nodes: pl.DataFrame) -> dict[str, float | int | None]:
-    """All measures of one state of the GPU nodes; see `fragmentation` for their meaning."""
+    """All measures of one state of the GPU nodes; see `fragmentation_over_time` for their meaning."""
     capacity = nodes["num_gpus"].to_numpy()
     free = state.free_milli.sum(axis=1) / DEVICE
     whole = (state.free_milli == DEVICE).sum(axis=1)
@@ -221,7 +221,7 @@ def _options(trace: Trace) -> dict[str, Any]:
     own_groups=tuple(GROUPS),
     heavy=True,
 )
-def fragmentation(
+def fragmentation_over_time(
     needs: pl.DataFrame,
     placed: pl.DataFrame,
     *,

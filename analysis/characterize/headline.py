@@ -15,7 +15,7 @@ from analysis.characterize.weighted import counted_quantile
 from analysis.metrics import US_PER_S
 from analysis.trace import Trace
 
-__all__ = ["FOLDED", "headline"]
+__all__ = ["FOLDED", "headline_figures"]
 
 #: The authors' three outcomes; the rare ones count as failed.
 FOLDED: Final = {
@@ -83,7 +83,7 @@ def _options(trace: Trace) -> dict[str, Any]:
         "al., NSDI 2024 (AcmeTrace, cluster_summary.csv)"
     ),
 )
-def headline(
+def headline_figures(
     runs: pl.DataFrame,
     delays: pl.DataFrame,
     sizes: pl.DataFrame,

@@ -16,7 +16,7 @@ from analysis.characterize.weighted import with_all_gpu_jobs
 from analysis.metrics import S_PER_H, US_PER_S
 from analysis.schema import STATUS
 
-__all__ = ["ACME", "PHILLY", "gpu_hours_of", "outcomes_by_size", "outcomes_by_user", "waste"]
+__all__ = ["ACME", "PHILLY", "gpu_hours_of", "outcomes_by_size", "outcomes_by_user", "wasted_gpu_time"]
 
 #: Outcomes after which the GPU time has (or may have) brought no result.
 WASTED: Final = ("failed", "cancelled", "timeout", "node_fail", "preempted")
@@ -91,7 +91,7 @@ def _has_status(cube: pl.DataFrame) -> bool:
     empty_means=NO_STATUS,
     own_groups=("status",),
 )
-def waste(durations: pl.DataFrame, *, by: tuple[str, ...] = ()) -> pl.DataFrame:
+def wasted_gpu_time(durations: pl.DataFrame, *, by: tuple[str, ...] = ()) -> pl.DataFrame:
     """GPU time by outcomes that may have brought no result.
 
     Returns

@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 from analysis import schema
-from analysis.characterize import fragmentation
+from analysis.characterize import fragmentation_over_time
 from analysis.characterize.fragmentation import TASKS_SCHEMA, typical_tasks, unallocatable_gpus
 from analysis.characterize.node_states import NodeState, held_on_nodes, node_states
 from analysis.loaders import load
@@ -155,7 +155,7 @@ def trace(*, with_nodes=True, with_attempts=True):
 
 class TestTable:
     def test_every_measure_by_hand(self):
-        table = fragmentation(trace(), max_instants=4)
+        table = fragmentation_over_time(trace(), max_instants=4)
         assert table["time"].to_list() == [T0 + timedelta(hours=h) for h in range(4)]
         assert table["total_gpus"].to_list() == [8.0] * 4
         first, second, idle, full = table.iter_rows(named=True)
@@ -175,19 +175,19 @@ class TestTable:
 
     def test_expected_unallocatable_gpus_by_hand(self):
         # Jobs of 2, 3 and 8 GPUs, a third each; eight are asked of a node of four, so four.
-        table = fragmentation(trace(), max_instants=4)
+        table = fragmentation_over_time(trace(), max_instants=4)
         # 3 + 3 free: only the four lose, all six. 1 + 4: two and three lose the one on n1, four do too.
         assert table["unallocatable_gpus"].to_list() == pytest.approx([6 / 3, 1.0, 0.0, 0.0])
         assert table["unallocatable_share"].to_list()[:3] == pytest.approx([2 / 6, 1 / 5, 0.0])
 
     def test_a_grouping_changes_nothing(self):
-        assert fragmentation(trace(), by="user").equals(fragmentation(trace()))
+        assert fragmentation_over_time(trace(), by="user").equals(fragmentation_over_time(trace()))
 
     @pytest.mark.parametrize("lacks", [{"with_nodes": False}, {"with_attempts": False}])
     def test_without_nodes_or_attempts_the_table_is_empty(self, lacks):
-        table = fragmentation(trace(**lacks))
+        table = fragmentation_over_time(trace(**lacks))
         assert table.height == 0
-        assert table.schema == fragmentation(trace()).schema
+        assert table.schema == fragmentation_over_time(trace()).schema
 
 
 def openb(real_data):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 import pytest
 
-from analysis.characterize import headline
+from analysis.characterize import headline_figures
 from tests.jobs import make_jobs
 
 
@@ -27,7 +27,7 @@ def jobs():
 
 
 def test_one_row_by_hand_with_the_suspended_job_dropped_as_the_authors_do():
-    table = headline(jobs(), where=pl.col("status") != "suspended", name="two", total_gpus=64.0)
+    table = headline_figures(jobs(), where=pl.col("status") != "suspended", name="two", total_gpus=64.0)
     row = table.row(0, named=True)
     assert table.height == 1
     assert (row["trace"], row["total_gpus"]) == ("two", 64.0)
@@ -48,23 +48,23 @@ def test_one_row_by_hand_with_the_suspended_job_dropped_as_the_authors_do():
 
 
 def test_a_row_a_cluster_and_one_for_all():
-    table = headline(jobs(), by="cluster", total_gpus=64.0)
+    table = headline_figures(jobs(), by="cluster", total_gpus=64.0)
     assert table.select("cluster", "num_jobs", "max_gpus", "total_gpus").rows() == [
         ("A", 4, 16, None),
         ("B", 4, 4, None),
     ]
-    whole = headline(jobs()).row(0, named=True)
+    whole = headline_figures(jobs()).row(0, named=True)
     mean = sum(table["mean_gpu_duration_s"] * pl.Series([3, 2])) / 5
     assert whole["mean_gpu_duration_s"] == pytest.approx(mean)
 
 
 def test_nothing_is_not_zero():
-    table = headline(make_jobs([{"num_gpus": 0.0, "status": "completed"}])).row(0, named=True)
+    table = headline_figures(make_jobs([{"num_gpus": 0.0, "status": "completed"}])).row(0, named=True)
     assert table["num_gpu_jobs"] == 0
     for name in ("mean_gpu_duration_s", "median_gpu_duration_s", "max_gpus", "gpu_completed_share"):
         assert table[name] is None
     assert table["completed_gpu_time_share"] is None
-    assert headline(make_jobs([])).height == 0
+    assert headline_figures(make_jobs([])).height == 0
 
 
 @pytest.mark.full_trace

@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 from analysis import schema
-from analysis.characterize import outcomes_by_size, outcomes_by_user, retries, time_to_failure, waste
+from analysis.characterize import outcomes_by_size, outcomes_by_user, retries, time_to_failure, wasted_gpu_time
 from analysis.trace import Trace, TraceMeta
 from tests.jobs import make_jobs
 
@@ -35,7 +35,7 @@ def jobs():
 
 
 def test_waste_by_status():
-    table = waste(jobs())
+    table = wasted_gpu_time(jobs())
     rows = {row["status"]: row for row in table.iter_rows(named=True)}
     assert list(rows) == ["failed", "cancelled", "timeout", "node_fail", "preempted"]
     assert [row["num_jobs"] for row in rows.values()] == [2, 1, 1, 1, 1]
@@ -46,7 +46,7 @@ def test_waste_by_status():
 
 
 def test_waste_of_a_log_without_outcomes_is_empty():
-    assert waste(jobs().with_columns(status=pl.lit(None, schema.STATUS))).height == 0
+    assert wasted_gpu_time(jobs().with_columns(status=pl.lit(None, schema.STATUS))).height == 0
     assert outcomes_by_size(jobs().with_columns(status=pl.lit("unknown", schema.STATUS))).height == 0
 
 
