@@ -8,9 +8,10 @@ import narwhals as nw
 import polars as pl
 import polars.selectors as cs
 
+from analysis import schema
 from analysis.errors import UsageError
 
-__all__ = ["is_frame", "to_polars"]
+__all__ = ["is_frame", "jobs_to_polars", "to_polars"]
 
 
 def is_frame(value: object) -> bool:
@@ -52,3 +53,62 @@ def to_polars(frame: Any) -> pl.DataFrame:
         raise UsageError(msg)
     table = known.to_polars()
     return table.with_columns(cs.float().fill_nan(None)) if known.implementation.is_pandas_like() else table
+
+
+def jobs_to_polars(jobs: Any) -> pl.DataFrame:
+    """Turn a jobs table of any library into polars, with the schema's dtypes for the columns that the schema has.
+
+    What other libraries have no type for comes back as it was: pandas keeps enums as categories, lists, structs and
+    booleans with nulls as objects.
+
+    Parameters
+    ----------
+    jobs : DataFrame, one row per job
+        A jobs table, or some of its columns; more columns pass through. A polars table passes through as it is.
+
+    Returns
+    -------
+    polars.DataFrame
+        The same rows in the same order. A column that cannot be read as the schema's dtype keeps its own, so that
+        whoever needs it can say what is wrong.
+
+    Raises
+    ------
+    UsageError
+        If it is no table.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> jobs = pd.DataFrame({"status": pd.Categorical(["failed", None]), "flags": [["carry_in"], []]})
+    >>> jobs_to_polars(jobs).schema["status"] == schema.STATUS
+    True
+    """
+    if isinstance(jobs, pl.DataFrame):
+        return jobs
+    table = to_polars(jobs)
+    known = [name for name in table.columns if name in schema.JOBS]
+    return table.with_columns(_as_schema_has_it(name, table[name], jobs) for name in known)
+
+
+def _as_schema_has_it(name: str, column: pl.Series, jobs: Any) -> pl.Series:
+    dtype = schema.JOBS[name]
+    try:
+        if str(getattr(jobs[name], "dtype", "")) == "object":
+            # Narwhals makes text of pandas' objects; the objects themselves tell more.
+            values = [_plain(value) for value in jobs[name]]
+            told = pl.Series(name, values, dtype=None if name == "extra" else dtype, strict=False)
+            return told.cast(dtype) if told.dtype == pl.Null else told
+        if isinstance(dtype, pl.Datetime) and isinstance(column.dtype, pl.Datetime):
+            zoned = column.dt.replace_time_zone("UTC") if column.dtype.time_zone is None else column
+            return zoned.dt.convert_time_zone("UTC").dt.cast_time_unit("us")
+        return column if name == "extra" else column.cast(dtype)
+    except (pl.exceptions.PolarsError, TypeError, ValueError):
+        return column
+
+
+def _plain(value: Any) -> Any:
+    """A cell of an object column: arrays as lists, a missing value as null."""
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    return None if isinstance(value, float) and value != value else value

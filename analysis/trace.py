@@ -15,6 +15,7 @@ import polars as pl
 
 from analysis import schema
 from analysis.errors import BadFileError, HindcastError, SchemaVersionError, UnknownNameError, UsageError
+from analysis.frames import jobs_to_polars
 from analysis.table_file import TableFile
 
 __all__ = ["LoadReport", "Trace", "TraceMeta", "write_folder"]
@@ -109,7 +110,7 @@ class Trace:
 
     Parameters
     ----------
-    jobs : DataFrame or TableFile, one row per job
+    jobs : DataFrame of polars or pandas, or TableFile, one row per job
         As ``analysis.schema.JOBS`` says; checked. Of a `TableFile` only the columns are: who wrote it checked the rows.
     meta : TraceMeta
         What is known beside the tables.
@@ -127,7 +128,7 @@ class Trace:
 
     def __init__(
         self,
-        jobs: pl.DataFrame | TableFile,
+        jobs: Any,
         *,
         meta: TraceMeta,
         tables: Mapping[str, pl.DataFrame | TableFile] | None = None,
@@ -135,6 +136,7 @@ class Trace:
         if isinstance(jobs, TableFile):
             jobs.check("jobs")
         else:
+            jobs = jobs_to_polars(jobs)
             schema.validate_jobs(jobs)
         self.meta = meta
         self._tables: dict[str, pl.DataFrame | TableFile] = {"jobs": jobs}
@@ -204,7 +206,7 @@ class Trace:
         """Raw rows set aside: file, line, reason, text."""
         return self.table("rejects")
 
-    def replace_jobs(self, jobs: pl.DataFrame) -> Trace:
+    def replace_jobs(self, jobs: Any) -> Trace:
         """Make the same trace with another jobs table (a filter, added predictions are not part of it)."""
         return Trace(jobs, meta=self.meta, tables=self._beside())
 

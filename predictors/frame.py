@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import narwhals as nw
 import polars as pl
 
+from analysis.frames import jobs_to_polars
 from predictors.base import DurationPredictor
 
 __all__ = ["predict_frame"]
@@ -45,5 +45,5 @@ def predict_frame(model: DurationPredictor, jobs: Any, *, history: Any = None) -
     >>> predict_frame(model, pl.DataFrame({"submit_time": [datetime(2024, 1, 2)], "user": ["a"]})).columns
     ['submit_time', 'user', 'predicted_duration_s']
     """
-    table = jobs if isinstance(jobs, pl.DataFrame) else nw.from_native(jobs, eager_only=True).to_polars()
+    table = jobs_to_polars(jobs)
     return table.with_columns(predicted_duration_s=pl.Series(model.predict(table, history=history), dtype=pl.Float64))

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-import narwhals as nw
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
 from analysis import schema
 from analysis.errors import SchemaError
+from analysis.frames import jobs_to_polars
 
 __all__ = ["FAILURES", "as_jobs", "is_failure", "is_known", "lower_bound_s"]
 
@@ -48,7 +48,7 @@ def as_jobs(jobs: Any) -> pl.DataFrame:
     >>> as_jobs(pl.DataFrame({"submit_time": [datetime(2024, 1, 1)], "num_gpus": [2]}))["num_gpus"].to_list()
     [2.0]
     """
-    table = jobs if isinstance(jobs, pl.DataFrame) else nw.from_native(jobs, eager_only=True).to_polars()
+    table = jobs_to_polars(jobs)
     violations = {} if "submit_time" in table.columns else {"submit_time": "is missing; a prediction needs it"}
     columns: list[pl.Series] = []
     for name in READ:

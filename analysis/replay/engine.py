@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import polars as pl
 import pyarrow as pa
 
 from analysis.errors import UnknownNameError
+from analysis.frames import jobs_to_polars
 from analysis.replay import _loop, _state
 from analysis.replay._backfill import make_backfill
 from analysis.replay._bits import I64
@@ -24,7 +27,7 @@ __all__ = ["replay"]
 
 
 def replay(
-    jobs: pl.DataFrame,
+    jobs: Any,
     *,
     cluster: Cluster,
     policy: str = "fifo",
@@ -48,7 +51,7 @@ def replay(
 
     Parameters
     ----------
-    jobs : DataFrame, one row per job
+    jobs : DataFrame of polars or pandas, one row per job
         A jobs table, rows in any order. Needs job_id, submit_time, num_gpus, duration_s; reads vc, gpu_type,
         allowed_gpu_types, num_tasks, is_single_node and censoring where they are there. CPU jobs (0 GPUs) are left out
         and counted. Censored jobs run for their lower bound and are counted.
@@ -98,6 +101,7 @@ def replay(
         raise UnknownNameError(kind="scheduling policy", found=policy, known=POLICIES, hint=hint)
     if placement not in PLACEMENTS:
         raise UnknownNameError(kind="placement", found=placement, known=PLACEMENTS)
+    jobs = jobs_to_polars(jobs)
     check_predicted(jobs, predicted)
     chosen = POLICIES[policy]
     columns = sorted(chosen.needs - {"predicted_duration_s"})

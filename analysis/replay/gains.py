@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
 from analysis.errors import UsageError
+from analysis.frames import jobs_to_polars
 from analysis.replay.cluster import Cluster
 from analysis.replay.engine import replay
 from analysis.replay.intervals import NUM_RESAMPLES, block_interval, captured_share
@@ -82,7 +83,7 @@ class GainsResult:
 
 
 def compare(
-    jobs: pl.DataFrame,
+    jobs: Any,
     *,
     clusters: Mapping[str, Cluster],
     predicted: Mapping[str, str | None],
@@ -95,7 +96,7 @@ def compare(
 
     Parameters
     ----------
-    jobs : DataFrame, one row per job
+    jobs : DataFrame of polars or pandas, one row per job
         Columns of the jobs table and the predicted columns [s].
     clusters : mapping of str to Cluster
         Where, by the name that the table shows; one that equals an earlier one is left out, with a note.
@@ -126,9 +127,10 @@ def compare(
     .. [1] H. R. Künsch, "The Jackknife and the Bootstrap for General Stationary Observations", The Annals of
        Statistics 17(3), 1989, doi:10.1214/aos/1176347265 (moving blocks).
     """
-    columns = _columns(jobs, predicted)
-    constant_s = float(jobs["duration_s"].drop_nulls().median() or 1.0)  # type: ignore[arg-type]
-    jobs = jobs.with_columns(pl.lit(constant_s).alias(CONSTANT_COLUMN))
+    table = jobs_to_polars(jobs)
+    columns = _columns(table, predicted)
+    constant_s = float(table["duration_s"].drop_nulls().median() or 1.0)  # type: ignore[arg-type]
+    table = table.with_columns(pl.lit(constant_s).alias(CONSTANT_COLUMN))
     notes = [
         f"'Knows nothing' predicts {constant_s:,.0f} s (the median of these jobs) for every job: its order is that of "
         "submission. 'Oracle' knows every duration.",
@@ -137,7 +139,7 @@ def compare(
         "predictions and this one log.",
         *(f"{pair.name}: {pair.note}" for pair in pairs if pair.note),
     ]
-    runs = _Runs(jobs, columns=columns, use_vcs=use_vcs, progress=progress)
+    runs = _Runs(table, columns=columns, use_vcs=use_vcs, progress=progress)
     rows = []
     for name, cluster in _distinct(clusters, notes).items():
         chosen = [pair for pair in pairs if not pair.mixed_only or is_mixed(cluster)]
