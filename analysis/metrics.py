@@ -55,18 +55,20 @@ def span_s() -> pl.Expr:
     return pl.when(span >= 0).then(span).alias("span_s")
 
 
-def bounded_slowdown(*, floor_s: float = 10.0) -> pl.Expr:
+def bounded_slowdown(*, floor_s: float = 10.0, jct: pl.Expr | None = None) -> pl.Expr:
     """Bounded slowdown: JCT over duration, with a floor on the duration so that tiny jobs do not rule the mean.
 
     Parameters
     ----------
     floor_s : float, default 10
         Shorter durations count as this long. [s]
+    jct : Expr, optional
+        The JCT, by default the column ``jct_s``. [s]
 
     Returns
     -------
     Expr of float64
-        At least 1; null where JCT or duration is null. Needs ``jct_s`` and ``duration_s``. [unitless]
+        At least 1; null where JCT or duration is null. Needs ``duration_s``. [unitless]
 
     Raises
     ------
@@ -87,7 +89,7 @@ def bounded_slowdown(*, floor_s: float = 10.0) -> pl.Expr:
     if floor_s <= 0:
         msg = f"bounded_slowdown: floor_s is {floor_s}; it must be above 0 seconds."
         raise ValueError(msg)
-    ratio = pl.col("jct_s") / pl.col("duration_s").clip(lower_bound=floor_s)
+    ratio = (pl.col("jct_s") if jct is None else jct) / pl.col("duration_s").clip(lower_bound=floor_s)
     return ratio.clip(lower_bound=1).alias("bounded_slowdown")
 
 
