@@ -63,17 +63,17 @@ def gpu_bucket() -> pl.Expr:
     """
     # Thousandths of a GPU, so that ten times 0.1 is one GPU and not a little more.
     milli = (pl.col("num_gpus") * 1000).round()
-    label: pl.Expr = pl.when(milli.is_not_null()).then(pl.lit(">8")).otherwise(pl.lit("unknown"))
-    for bound, name in ((8000, "5-8"), (4000, "3-4"), (2000, "2"), (1000, "1"), (999, "<1"), (0, "0")):
-        label = pl.when(milli <= bound).then(pl.lit(name)).otherwise(label)
-    return label.cast(BUCKET).alias("bucket")
+    # Counting the bounds that are passed is several times faster than a chain of texts.
+    passed = pl.sum_horizontal((milli > bound).cast(pl.UInt8) for bound in (0, 999, 1000, 2000, 4000, 8000))
+    place = pl.when(milli.is_null()).then(len(GPU_BUCKETS) + 1).otherwise(passed).cast(pl.UInt8)
+    return place.replace_strict(range(len(BUCKETS) - 1), BUCKETS[1:], return_dtype=BUCKET).alias("bucket")
 
 
 def job_kind() -> pl.Expr:
     """Kind of every job: "gpu", "cpu" (0 GPUs) or "unknown" (the source does not say)."""
     gpus = pl.col("num_gpus")
-    kind = pl.when(gpus.is_null()).then(pl.lit("unknown")).when(gpus > 0).then(pl.lit("gpu")).otherwise(pl.lit("cpu"))
-    return kind.cast(KIND).alias("kind")
+    place = pl.when(gpus.is_null()).then(2).when(gpus > 0).then(0).otherwise(1).cast(pl.UInt8)
+    return place.replace_strict(range(len(KINDS)), KINDS, return_dtype=KIND).alias("kind")
 
 
 def bin_width(length_s: float, *, max_bins: int = MAX_BINS) -> int:

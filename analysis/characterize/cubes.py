@@ -86,6 +86,10 @@ class Cube:
                 msg = f"cube {self.name!r}: key {name!r} is not the group of that name; give it another name."
                 raise HindcastError(msg)
 
+    def exprs(self) -> list[pl.Expr]:
+        """All expressions of keys and values."""
+        return [*self.keys.values(), *self.values.values()]
+
     def columns(self, by: Sequence[str]) -> list[str]:
         """Key columns of the cube: those of the grouping, then its own."""
         return list(dict.fromkeys([*by, *self.keys]))
@@ -129,6 +133,10 @@ class Rows:
     columns: Mapping[str, pl.Expr]
     where: pl.Expr | None = None
     table: str = "jobs"
+
+    def exprs(self) -> list[pl.Expr]:
+        """All expressions of columns."""
+        return list(self.columns.values())
 
     def query(self, rows: pl.LazyFrame, *, by: Sequence[str] = ()) -> pl.LazyFrame:
         """Select the columns, those of the grouping first."""

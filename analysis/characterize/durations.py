@@ -14,7 +14,7 @@ import polars as pl
 from analysis.characterize.buckets import BUCKET, WEIGHT, conform, grouped_schema
 from analysis.characterize.inputs import DURATIONS
 from analysis.characterize.registry import characterization
-from analysis.characterize.weighted import counted_quantile, grid_shares, weighted_quantile, with_all_gpu_jobs
+from analysis.characterize.weighted import grid_shares, group_quantiles, with_all_gpu_jobs
 from analysis.metrics import S_PER_H, US_PER_S
 from analysis.schema import STATUS
 
@@ -118,20 +118,25 @@ def _quantiles(known: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
         "min_s": value.min(),
         "max_s": value.max(),
     }
+    ordered = known.sort([*keys, "duration_s"])
     parts = []
-    for weight, column, quantile in (
-        ("jobs", "num_jobs", counted_quantile),
-        ("gpu_time", "sum_gpu_us", weighted_quantile),
-    ):
-        groups = known.sort([*keys, "duration_s"]).group_by(keys, maintain_order=True)
-        table = groups.agg(
+    for weight, column in (("jobs", "num_jobs"), ("gpu_time", "sum_gpu_us")):
+        total = pl.col(column).sum()
+        table = ordered.group_by(keys, maintain_order=True).agg(
             **shared,
-            mean_s=(value * pl.col(column)).sum() / pl.col(column).sum(),
-            weight=pl.lit(weight),
-            total=pl.col(column).sum(),
-            **{f"{name}_s": quantile("duration_s", column, at) for name, at in QUANTILES.items()},
+            mean_s=pl.when(total > 0).then((value * pl.col(column)).sum() / total),
+            weight=pl.lit(weight, WEIGHT),
         )
-        parts.append(table.filter(pl.col("total") > 0).with_columns(pl.col("weight").cast(WEIGHT)))
+        quantiles = group_quantiles(
+            ordered,
+            keys,
+            value="duration_s",
+            weight=column,
+            at={f"{name}_s": at for name, at in QUANTILES.items()},
+            interpolated=weight == "jobs",
+        )
+        both = table.hstack(quantiles.drop(keys))
+        parts.append(both.filter(pl.col("mean_s").is_not_null()))
     return pl.concat(parts).sort([*keys, "weight"])
 
 

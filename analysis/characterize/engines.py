@@ -1,21 +1,28 @@
-"""Collect what the tables need from a log: every input once, in one shared scan."""
+"""Collect what the tables need from a log: its columns once, then every input from them, part by part if large."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import polars as pl
 
-from analysis.characterize.cubes import Input
-from analysis.characterize.intervals import changes
+from analysis.characterize.cubes import GROUPS, Input
+from analysis.characterize.intervals import NEEDED, changes
 from analysis.characterize.prepare import Facts, Log, prepare
 from analysis.errors import UnknownNameError
 
-__all__ = ["ENGINES", "Request", "collect"]
+__all__ = ["BATCH_JOBS", "ENGINES", "Collected", "Request", "collect"]
 
 ENGINES: Final = ("polars", "dask")
+#: Jobs that are in memory at one time.
+BATCH_JOBS: Final = 4_000_000
+#: Parts of an input that are kept before they are merged.
+MAX_PARTS: Final = 4
+
+Key = tuple[Input, tuple[str, ...]]
+Collected = tuple[Facts, Mapping[Key, pl.DataFrame]]
 
 
 @dataclass(frozen=True)
@@ -32,7 +39,7 @@ class Request:
         Zone in which days begin.
     """
 
-    wanted: tuple[tuple[Input, tuple[str, ...]], ...]
+    wanted: tuple[Key, ...]
     where: pl.Expr | None = None
     time_zone: str = "UTC"
 
@@ -40,18 +47,46 @@ class Request:
         """Jobs that enter."""
         return jobs if self.where is None else jobs.filter(self.where)
 
-    def plans(self, jobs: pl.LazyFrame, *, facts: Facts, attempts: pl.LazyFrame | None) -> list[pl.LazyFrame]:
-        """A query per wanted input over the whole log or a part of it."""
-        prepared = prepare(self.chosen(jobs), facts, time_zone=self.time_zone)
-        tables = {"jobs": prepared}
+    def prepared(self, jobs: pl.LazyFrame, facts: Facts) -> pl.LazyFrame:
+        """The columns that the inputs read, of the jobs that enter."""
+        whole = prepare(self.chosen(jobs), facts, time_zone=self.time_zone)
+        exprs = [expr for item, by in self.wanted for expr in _exprs(item, by)]
+        if any(expr.meta.has_multiple_outputs() for expr in exprs):
+            return whole
+        needed = {name for expr in exprs for name in expr.meta.root_names()}
         if any(item.table == "changes" for item, _ in self.wanted):
-            tables["changes"] = changes(prepared, attempts)
-        return [item.query(tables[item.table], by=by) for item, by in self.wanted]
+            needed |= set(NEEDED)
+        # A constant is not worth a column, and a frame of no columns has no rows to count.
+        names = [name for name in whole.collect_schema().names() if name in needed or name == "censoring"]
+        return whole.select(names)
+
+    def count(self, prepared: pl.DataFrame, attempts: pl.LazyFrame | None) -> list[pl.DataFrame]:
+        """Count every wanted input in a part of the prepared jobs."""
+        rows = prepared.lazy()
+        tables = {"jobs": rows}
+        if any(item.table == "changes" for item, _ in self.wanted):
+            tables["changes"] = changes(rows, attempts)
+        return pl.collect_all([item.query(tables[item.table], by=by) for item, by in self.wanted], engine="streaming")
+
+    def merge(self, parts: Iterable[Sequence[pl.DataFrame]]) -> dict[Key, pl.DataFrame]:
+        """Put the parts of every wanted input together, a few at a time."""
+        kept: list[list[pl.DataFrame]] = [[] for _ in self.wanted]
+        for part in parts:
+            for (item, by), frames, frame in zip(self.wanted, kept, part, strict=True):
+                frames.append(frame)
+                if len(frames) >= MAX_PARTS:
+                    frames[:] = [item.merge(frames, by=by)]
+        return {key: key[0].merge(frames, by=key[1]) for key, frames in zip(self.wanted, kept, strict=True)}
 
 
-def collect(
-    log: Log, request: Request, *, attempts: pl.LazyFrame | None = None, engine: str = "polars"
-) -> tuple[Facts, Mapping[tuple[Input, tuple[str, ...]], pl.DataFrame]]:
+def _exprs(item: Input, by: Sequence[str]) -> Iterator[pl.Expr]:
+    yield from (GROUPS[name] for name in by)
+    yield from item.exprs()
+    if item.where is not None:
+        yield item.where
+
+
+def collect(log: Log, request: Request, *, attempts: pl.LazyFrame | None = None, engine: str = "polars") -> Collected:
     """Collect every wanted input once.
 
     Parameters
@@ -62,8 +97,8 @@ def collect(
         What is wanted.
     attempts : LazyFrame, optional
         The attempts table.
-    engine : {"polars"}
-        Who counts.
+    engine : {"polars", "dask"}
+        Who counts: this process, or the workers of the Dask client that is current.
 
     Returns
     -------
@@ -79,12 +114,14 @@ def collect(
     """
     if engine not in ENGINES:
         raise UnknownNameError(kind="engine", found=engine, known=ENGINES)
-    facts, parts = _collect_polars(log.jobs, request, attempts)
-    return facts, {key: key[0].merge([part], by=key[1]) for key, part in zip(request.wanted, parts, strict=True)}
+    return _collect_polars(log.jobs, request, attempts)
 
 
-def _collect_polars(
-    jobs: pl.LazyFrame, request: Request, attempts: pl.LazyFrame | None
-) -> tuple[Facts, Sequence[pl.DataFrame]]:
+def _collect_polars(jobs: pl.LazyFrame, request: Request, attempts: pl.LazyFrame | None) -> Collected:
     facts = Facts.merge([Facts.query(request.chosen(jobs)).collect(engine="streaming")])
-    return facts, pl.collect_all(request.plans(jobs, facts=facts, attempts=attempts), engine="streaming")
+    prepared = request.prepared(jobs, facts)
+    if facts.num_jobs <= BATCH_JOBS:
+        batches: Iterable[pl.DataFrame] = [prepared.collect(engine="streaming")]
+    else:
+        batches = prepared.collect_batches(chunk_size=BATCH_JOBS, engine="streaming")
+    return facts, request.merge(request.count(batch, attempts) for batch in batches)

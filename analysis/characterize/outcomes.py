@@ -10,7 +10,7 @@ from analysis.characterize.buckets import KIND, conform, grouped_schema
 from analysis.characterize.demand import share_of
 from analysis.characterize.inputs import DURATIONS
 from analysis.characterize.registry import characterization
-from analysis.characterize.weighted import counted_quantile
+from analysis.characterize.weighted import group_quantiles
 from analysis.metrics import S_PER_H, US_PER_S
 from analysis.schema import STATUS
 
@@ -69,11 +69,10 @@ def status_shares(durations: pl.DataFrame, *, by: tuple[str, ...] = ()) -> pl.Da
         num_jobs=pl.col("num_jobs").sum(), gpu_hours=pl.col("sum_gpu_us").sum() / US_PER_S / S_PER_H
     )
     count, value = pl.col("num_jobs"), pl.col("duration_s")
-    known = cube.filter(value.is_not_null()).sort([*keys, "duration_s"]).group_by(keys, maintain_order=True)
-    times = known.agg(
-        mean_duration_s=(value * count).sum() / count.sum(),
-        median_duration_s=counted_quantile("duration_s", "num_jobs", 0.5),
-    )
+    known = cube.filter(value.is_not_null()).sort([*keys, "duration_s"])
+    means = known.group_by(keys, maintain_order=True).agg(mean_duration_s=(value * count).sum() / count.sum())
+    medians = group_quantiles(known, keys, value="duration_s", weight="num_jobs", at={"median_duration_s": 0.5})
+    times = means.hstack(medians.drop(keys))
     within = [*by, "kind"]
     shares = groups.join(times, on=keys, how="left", nulls_equal=True).with_columns(
         job_share=share_of("num_jobs", within), gpu_time_share=share_of("gpu_hours", within)

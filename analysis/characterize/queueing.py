@@ -10,7 +10,7 @@ from analysis.characterize.buckets import BUCKET, WEIGHT, conform, grouped_schem
 from analysis.characterize.durations import QUANTILES, bucket_cdf
 from analysis.characterize.inputs import WAITS
 from analysis.characterize.registry import characterization
-from analysis.characterize.weighted import counted_quantile, with_all_gpu_jobs
+from analysis.characterize.weighted import group_quantiles, with_all_gpu_jobs
 
 __all__ = ["queueing_delay_cdf", "queueing_delay_quantiles"]
 
@@ -51,15 +51,16 @@ def queueing_delay_quantiles(waits: pl.DataFrame, *, by: tuple[str, ...] = ()) -
     cube = with_all_gpu_jobs(waits)
     never = cube.group_by(keys).agg(pl.col("num_never_started").sum())
     count, wait = pl.col("num_jobs"), pl.col("queueing_delay_s")
-    known = cube.filter(wait.is_not_null()).sort([*keys, "queueing_delay_s"]).group_by(keys, maintain_order=True)
-    table = known.agg(
+    known = cube.filter(wait.is_not_null()).sort([*keys, "queueing_delay_s"])
+    table = known.group_by(keys, maintain_order=True).agg(
         count.sum(),
         waited_share=count.filter(wait > 1).sum() / count.sum(),
         mean_s=(wait * count).sum() / count.sum(),
-        **{f"{name}_s": counted_quantile("queueing_delay_s", "num_jobs", at) for name, at in QUANTILES.items()},
         max_s=wait.max(),
     )
-    whole = table.join(never, on=keys, how="left", nulls_equal=True)
+    at = {f"{name}_s": share for name, share in QUANTILES.items()}
+    quantiles = group_quantiles(known, keys, value="queueing_delay_s", weight="num_jobs", at=at)
+    whole = table.hstack(quantiles.drop(keys)).join(never, on=keys, how="left", nulls_equal=True)
     return conform(whole, grouped_schema(by, WAITS_SCHEMA)).sort(keys)
 
 

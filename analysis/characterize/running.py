@@ -218,8 +218,10 @@ def _binned(sweep: Sweep, *, max_bins: int) -> pl.DataFrame:
     lengths = np.diff(edges)
     means = np.diff(np.interp(edges, *sweep.held())) / lengths / 1000
     # The level on entry, and the levels that begin inside the bin.
-    highest = sweep.milli[np.searchsorted(sweep.times, edges[:-1], side="right") - 1]
-    np.maximum.at(highest, np.searchsorted(edges, sweep.times, side="right") - 1, sweep.milli)
+    entry = np.searchsorted(sweep.times, edges[:-1], side="right") - 1
+    after = np.searchsorted(sweep.times, edges[1:], side="left")
+    spans = np.column_stack([entry, after]).ravel()
+    highest = np.maximum.reduceat(np.append(sweep.milli, 0), spans)[::2]
     return pl.DataFrame(
         {
             "time": pl.Series(edges[:-1]).cast(pl.Datetime("us")).dt.replace_time_zone("UTC"),

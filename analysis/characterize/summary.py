@@ -12,7 +12,7 @@ from analysis.characterize.inputs import DURATIONS, GPUS, USER_DAYS, WAITS
 from analysis.characterize.outcomes import kind_of_bucket
 from analysis.characterize.registry import characterization
 from analysis.characterize.tenants import VCS
-from analysis.characterize.weighted import counted_quantile
+from analysis.characterize.weighted import group_quantiles
 from analysis.metrics import S_PER_H, US_PER_S
 from analysis.schema import TIME
 from analysis.trace import Trace
@@ -122,15 +122,14 @@ def _measured(cube: pl.DataFrame, value: str, pattern: str, by: tuple[str, ...])
     """Mean, median and maximum of a counted value, nulls left out; names by the pattern."""
     known = cube.filter(pl.col(value).is_not_null()).sort([*by, value])
     count, total = pl.col("num_jobs"), pl.col("num_jobs").sum()
-    return _agg(
-        known,
-        by,
-        **{
-            pattern.format("mean"): pl.when(total > 0).then((pl.col(value) * count).sum() / total),
-            pattern.format("median"): counted_quantile(value, "num_jobs", 0.5),
-            pattern.format("max"): pl.col(value).max(),
-        },
-    )
+    means = {
+        pattern.format("mean"): pl.when(total > 0).then((pl.col(value) * count).sum() / total),
+        pattern.format("max"): pl.col(value).max(),
+    }
+    at = {pattern.format("median"): 0.5}
+    medians = group_quantiles(known, by, value=value, weight="num_jobs", at=at).drop(by)
+    table = known.group_by(by, maintain_order=True).agg(**means) if by else known.select(**means)
+    return table.hstack(medians)
 
 
 def _durations(durations: pl.DataFrame, by: tuple[str, ...]) -> list[pl.DataFrame]:

@@ -12,7 +12,7 @@ from analysis.characterize.engines import Request, collect
 from analysis.characterize.inputs import tenants
 from analysis.characterize.prepare import as_log
 from analysis.characterize.registry import characterization
-from analysis.characterize.weighted import counted_quantile
+from analysis.characterize.weighted import group_quantiles
 from analysis.metrics import S_PER_H, US_PER_S
 
 __all__ = ["top_tenants", "top_users", "top_vcs"]
@@ -68,9 +68,7 @@ def _largest(cube: pl.DataFrame, *, tenant: str, by: tuple[str, ...], num_top: i
         completed_share=_share(pl.col("num_completed").sum(), pl.col("num_known_status").sum()),
     )
     known = cube.filter(pl.col("duration_s").is_not_null()).sort([*keys, "duration_s"])
-    medians = known.group_by(keys, maintain_order=True).agg(
-        median_duration_s=counted_quantile("duration_s", "num_jobs", 0.5)
-    )
+    medians = group_quantiles(known, keys, value="duration_s", weight="num_jobs", at={"median_duration_s": 0.5})
     order = [*by, "gpu_hours", "num_jobs", tenant]
     down = [*(False for _ in by), True, True, False]
     ranked = (
