@@ -69,7 +69,7 @@ lock:
 	$(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --upgrade --quiet \
 	  --custom-compile-command "make lock" pyproject.toml requirements/build.in -o requirements/demo.lock
 	$(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --quiet \
-	  --custom-compile-command "make lock" --constraint requirements/demo.lock --extra lightgbm --group test --group check \
+	  --custom-compile-command "make lock" --constraint requirements/demo.lock --extra lightgbm --extra dask --group test --group check \
 	  pyproject.toml requirements/build.in -o requirements/test.lock
 	$(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --quiet \
 	  --custom-compile-command "make lock" requirements/evalys.in -o requirements/evalys.lock
