@@ -15,6 +15,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator, PercentFormatter
 
 __all__ = [
+    "DURATION_TICKS",
     "INK",
     "PALETTE",
     "SIZE_IN",
@@ -27,6 +28,7 @@ __all__ = [
     "new_axes",
     "new_panels",
     "share_axis",
+    "short_duration",
     "style_axes",
     "to_png",
     "to_svg",
@@ -137,7 +139,8 @@ def duration_text(seconds: float) -> str:
     return f"{seconds:.3g} s"
 
 
-def _short_duration(seconds: float, _place: int = 0) -> str:
+def short_duration(seconds: float, _place: int = 0) -> str:
+    """Write a duration on an axis, where ticks lie on whole units."""
     for size, unit in ((DAY, "d"), (HOUR, "h"), (MINUTE, "min")):
         if seconds >= size:
             return f"{seconds / size:g} {unit}"
@@ -150,7 +153,7 @@ def duration_axis(ax: Axes, *, label: str, largest: float) -> None:
     ax.set_xlim(1.0, max(largest, 10.0))
     ax.xaxis.set_major_locator(FixedLocator([tick for tick in DURATION_TICKS if tick <= max(largest, 10.0)]))
     ax.xaxis.set_minor_locator(NullLocator())
-    ax.xaxis.set_major_formatter(FuncFormatter(_short_duration))
+    ax.xaxis.set_major_formatter(FuncFormatter(short_duration))
     ax.set_xlabel(label)
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import polars as pl
 
 from analysis.plots.style import duration_text
+from analysis.report.compared import published_finding
 from analysis.report.numbers import count_text, number_text, percent_text
 
 __all__ = ["find", "gain_findings", "score_findings"]
@@ -190,21 +191,23 @@ def tenants(tables: Tables) -> str | None:
 
 FINDERS: Final[tuple[Callable[[Tables], str | None], ...]] = (
     *(size, durations, gpu_time, demand, outcomes),
-    *(waits, use, arrivals, tenants),
+    *(waits, use, tenants, published_finding, arrivals),
 )
 
 
-def find(tables: Tables) -> list[str]:
+def find(tables: Tables, *, most: int = 10) -> list[str]:
     """Findings about the workload, those that the tables allow.
 
     Parameters
     ----------
     tables : mapping of str to DataFrame
         All result tables, as `analysis.characterize.characterize` gives them.
+    most : int, default 10
+        How many; those that matter more come first.
     """
     if not tables["summary"]["num_jobs"][0]:
         return [str(size(tables))]
-    return [text for finder in FINDERS if (text := finder(tables))]
+    return [text for finder in FINDERS if (text := finder(tables))][:most]
 
 
 def score_findings(scores: pl.DataFrame | None) -> list[str]:

@@ -1,51 +1,40 @@
-"""How the report writes numbers, and how it turns a result table into rows of text."""
+"""How the report writes numbers, and how it turns a result table into rows of text that can be sorted."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import date, datetime, timedelta
 from typing import Final
 
 import polars as pl
 
 from analysis.plots.distributions import bucket_label
 from analysis.plots.style import duration_text
+from analysis.report.words import SHARES, WORDS, heading, meaning
 
-__all__ = ["TableView", "count_text", "number_text", "percent_text", "table_view"]
+__all__ = ["Cell", "Column", "TableView", "count_text", "number_text", "percent_text", "table_view", "transposed_view"]
 
 #: What stands where nothing is known.
 UNKNOWN: Final = "-"
-#: Columns whose name does not say how they are read.
-HEADINGS: Final = {
-    "num_jobs": "jobs",
-    "job_share": "of jobs",
-    "gpu_share": "of GPUs asked for",
-    "gpu_time_share": "of GPU time",
-    "cumulative_gpu_time_share": "of GPU time, summed up",
-    "completed_share": "completed",
-    "waited_share": "waited over 1 s",
-    "num_gpus": "GPUs",
-    "gpu_hours": "GPU-hours",
-    "vc": "virtual cluster",
-    "bucket": "GPUs per job",
-    "weight": "weighted by",
-    "p50_s": "median",
-    "log_mae": "mean |log error|",
-    "within_2x": "within a factor of 2",
-    "mean_jct_s": "mean completion time",
-    "base_mean_jct_s": "base: mean completion time",
-    "mean_queueing_delay_s": "mean wait",
-    "base_mean_queueing_delay_s": "base: mean wait",
-    "captured_share": "share of the oracle's gain",
-    "relative_gain": "gain",
-    "num_right_censored": "still running at the end",
-    "num_never_started": "never started",
-    "offered_load": "load",
-}
-#: Values that are read as words.
-WORDS: Final = {"gpu_time": "GPU time", "gpu": "GPU jobs", "cpu": "CPU jobs", "knows_nothing": "knows nothing"}
-#: Shares that do not end in ``_share``.
-SHARES: Final = {"relative_gain", "gpu_allocation", "peak_allocation", "within_2x"}
+
+
+@dataclass(frozen=True)
+class Column:
+    """Heading of a column, what it means (empty = the heading says it), and whether it is set flush right."""
+
+    text: str
+    meaning: str = ""
+    is_number: bool = False
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A cell: its text; what it is sorted by where that is not the text (empty = not known); what its words mean."""
+
+    text: str
+    key: str | None = None
+    meaning: str = ""
 
 
 @dataclass(frozen=True)
@@ -54,14 +43,23 @@ class TableView:
 
     Attributes
     ----------
-    head : list of (text, is_number)
-        Headings, and whether the column is set flush right.
-    rows : list of list of str
+    head : list of Column
+        Headings.
+    rows : list of list of Cell
         Cells.
+    num_rows : int
+        Rows of the whole table; those beyond the shown ones are in its CSV only.
+    is_sortable : bool
+        Whether its rows can be compared.
+    num_own : int
+        How many of the first rows are marked as the reader's own.
     """
 
-    head: list[tuple[str, bool]]
-    rows: list[list[str]]
+    head: list[Column]
+    rows: list[list[Cell]]
+    num_rows: int
+    is_sortable: bool = True
+    num_own: int = 0
 
 
 def count_text(value: int) -> str:
@@ -97,41 +95,45 @@ def percent_text(share: float) -> str:
     return f"{'0' if text == '-0.0' else text.removesuffix('.0')} %"
 
 
-def _cell(name: str, value: object) -> str:
-    if isinstance(value, float):
-        return _float_text(name, value)
-    if value is None:
-        return UNKNOWN
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, datetime):
-        return f"{value:%Y-%m-%d %H:%M}"
-    if isinstance(value, int):
-        return count_text(value)
-    return bucket_label(str(value)) if name == "bucket" else WORDS.get(str(value), str(value))
-
-
 def _float_text(name: str, value: float) -> str:
     if name.endswith("_share") or name in SHARES:
         return percent_text(value)
     return duration_text(value) if name.endswith("_s") else number_text(value)
 
 
-def _heading(name: str) -> str:
-    if name in HEADINGS:
-        return HEADINGS[name]
-    plain = name.removesuffix("_s").removesuffix("_share").removeprefix("num_").replace("_", " ")
-    return (
-        plain.replace("gpus", "GPUs")
-        .replace("gpu ", "GPU ")
-        .replace("jct", "completion time")
-        .replace("vcs", "VCs")
-        .replace("cpu", "CPU")
-        .replace("mae", "mean |error|")
-    )
+def _text(name: str, value: object) -> str:
+    if isinstance(value, float):
+        return _float_text(name, value)
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, datetime):
+        return f"{value:%Y-%m-%d %H:%M}"
+    if isinstance(value, int):
+        return count_text(value)
+    return bucket_label(str(value)) if name in {"bucket", "gpu_bucket"} else WORDS.get(str(value), str(value))
 
 
-def table_view(table: pl.DataFrame, *, columns: tuple[str, ...] | None = None) -> TableView:
+def _cell(name: str, value: object, *, order: dict[str, int]) -> Cell:
+    """Text of a value and its key: numbers by their value, categories by their order, null after everything else."""
+    if value is None:
+        return Cell(UNKNOWN, "")
+    text = _text(name, value)
+    if isinstance(value, bool | datetime | date | timedelta):
+        return Cell(text)
+    if isinstance(value, int | float):
+        return Cell(text, None if text == f"{value:g}" else f"{value:.9g}")
+    return Cell(text, str(order[str(value)]) if str(value) in order else None)
+
+
+def _order(column: pl.Series) -> dict[str, int]:
+    """Place of each category of an ordered column."""
+    dtype = column.dtype
+    return {text: place for place, text in enumerate(dtype.categories)} if isinstance(dtype, pl.Enum) else {}
+
+
+def table_view(
+    table: pl.DataFrame, *, columns: tuple[str, ...] | None = None, max_rows: int | None = None
+) -> TableView:
     """Turn a result table into text: units into words, shares into percent, null into "-".
 
     Parameters
@@ -140,17 +142,40 @@ def table_view(table: pl.DataFrame, *, columns: tuple[str, ...] | None = None) -
         Any result table; the suffix of a column's name says its unit.
     columns : tuple of str, optional
         Which columns, in this order; those that the table lacks are left out.
+    max_rows : int, optional
+        How many rows are shown; by default all.
     """
     names = [name for name in columns or tuple(table.columns) if name in table.columns]
-    head = [(_heading(name), table[name].dtype.is_numeric()) for name in names]
-    rows = [[_cell(name, value) for name, value in zip(names, row, strict=True)] for row in table.select(names).rows()]
-    return TableView(head, rows)
+    head = [Column(heading(name), meaning(name), table[name].dtype.is_numeric()) for name in names]
+    orders = [_order(table[name]) for name in names]
+    shown = table.select(names).head(table.height if max_rows is None else max_rows)
+    rows = [
+        [_cell(name, value, order=order) for name, value, order in zip(names, row, orders, strict=True)]
+        for row in shown.iter_rows()
+    ]
+    return TableView(head, rows, table.height)
 
 
-def transposed_view(table: pl.DataFrame, *, columns: tuple[str, ...] | None = None) -> TableView:
-    """Turn a table of one row into two columns, a line per value; values that are not known are left out."""
-    names = [name for name in columns or tuple(table.columns) if name in table.columns]
-    row = table.row(0, named=True)
+def transposed_view(table: pl.DataFrame, *, columns: Iterable[str] | None = None, key: str = "trace") -> TableView:
+    """Turn a table of a row per log into one of a column per log, a line per value.
+
+    Parameters
+    ----------
+    table : DataFrame
+        Result table with a row per log.
+    columns : iterable of str, optional
+        Which values; a value that no log knows is left out.
+    key : str, default "trace"
+        Column with the logs' names; they are headings where there is more than one row.
+    """
+    names = [name for name in columns or table.columns if name in table.columns and name != key]
+    named = table.height > 1 and key in table.columns
+    heads = [str(name) for name in table[key]] if named else ["value"] * table.height
+    rows = [
+        [Cell(heading(name), meaning=meaning(name)), *(_cell(name, value, order={}) for value in table[name])]
+        for name in names
+        if table[name].null_count() < table.height
+    ]
     return TableView(
-        [("", False), ("value", True)], [[_heading(n), _cell(n, row[n])] for n in names if row[n] is not None]
+        [Column(""), *(Column(text, "", is_number=True) for text in heads)], rows, len(rows), is_sortable=False
     )

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import os
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import polars as pl
 from jinja2 import Environment, StrictUndefined, Template
@@ -16,22 +18,30 @@ from markupsafe import Markup
 
 from analysis.characterize import characterize
 from analysis.errors import UsageError
-from analysis.report.content import gains_section, quality_section, scores_section, workload_sections
+from analysis.report.blocks import Section, limit_downloads
+from analysis.report.compared import compared_findings, logs_section, name_logs, published_section
 from analysis.report.findings import find, gain_findings, score_findings
+from analysis.report.quality import quality_section
 from analysis.report.replayed import characterize_replays
+from analysis.report.tried import gains_section, scores_section
+from analysis.report.workload import Logs, workload_sections
 
 if TYPE_CHECKING:
     from analysis.replay import ReplayResult
     from analysis.replay.gains import GainsResult
     from analysis.trace import Trace
 
-__all__ = ["render_report", "write_report"]
+__all__ = ["render_comparison", "render_report", "write_comparison", "write_report"]
 
 CLOCKS: Final = {
     "absolute": "",
     "clock_only": "Hours and weekdays mean something, dates do not: the source shifted them.",
     "relative": "Times count from the start of the log: hours, weekdays and dates mean nothing.",
 }
+#: The ten that matter.
+MOST_FINDINGS: Final = 10
+#: Of the 5 MB that a page may have, for the tables that it carries as files [bytes].
+MOST_DOWNLOADS: Final = 2_000_000
 
 
 def render_report(
@@ -45,25 +55,40 @@ def render_report(
     notes: Iterable[str] = (),
 ) -> str:
     """Make the text of the report; parameters as in `write_report`."""
+    name = trace.meta.name or "this log"
     tables = characterize(trace)
+    logs = Logs({name: trace}, {key: {name: table} for key, table in tables.items()})
     table = gains.table if gains is not None else None
     sections = [
-        *workload_sections(trace, tables, characterize_replays(trace.jobs, replays)),
+        *workload_sections(logs, characterize_replays(trace.jobs, replays)),
         scores_section(scores, predictions),
         gains_section(table),
-        quality_section(trace),
     ]
-    if not trace.jobs.height:
-        sections = [section for section in sections if section.anchor == "quality"]
-    return _template().render(
+    sections[1:1] = published_section(logs)
+    tried = [*score_findings(scores), *gain_findings(table)]
+    return _render(
+        [*sections, quality_section(logs.traces)] if trace.jobs.height else [quality_section(logs.traces)],
         title=title or f"GPU cluster log: {trace.meta.name or 'unnamed'}",
-        meta=trace.meta,
         facts=_facts(trace),
-        findings=[*find(tables), *score_findings(scores), *gain_findings(table)],
-        sections=sections,
+        findings=[*find(tables, most=MOST_FINDINGS - len(tried)), *tried],
         notes=_notes(trace, notes),
-        version=_version(),
-        markup=Markup,
+    )
+
+
+def render_comparison(traces: Sequence[Trace], *, title: str | None = None, notes: Iterable[str] = ()) -> str:
+    """Make the text of the report on several logs side by side; parameters as in `write_comparison`."""
+    named = name_logs(traces)
+    made = {log: characterize(trace) for log, trace in named.items()}
+    logs = Logs(named, {key: {log: made[log][key] for log in named} for key in next(iter(made.values()))})
+    sections = workload_sections(logs, characterize_replays(traces[0].jobs, None))
+    sections[:0] = [logs_section(logs), *published_section(logs)]
+    told = [f"{log}: {note}" for log, trace in named.items() for note in _notes(trace, ())]
+    return _render(
+        [*sections, quality_section(named)],
+        title=title or f"GPU cluster logs compared: {', '.join(named)}",
+        facts=[],
+        findings=compared_findings(logs)[:MOST_FINDINGS],
+        notes=[*told, *notes],
     )
 
 
@@ -109,10 +134,71 @@ def write_report(  # noqa: PLR0913 - the parts of a report are all optional and 
     UsageError
         If the file cannot be written.
     """
-    path = Path(path)
     text = render_report(
         trace, scores=scores, predictions=predictions, gains=gains, replays=replays, title=title, notes=notes
     )
+    return _write(text, Path(path))
+
+
+def write_comparison(
+    traces: Sequence[Trace], path: Path | str, *, title: str | None = None, notes: Iterable[str] = ()
+) -> Path:
+    """Write one HTML page about several logs side by side, and beside what is published about others.
+
+    Parameters
+    ----------
+    traces : sequence of Trace
+        The logs; they are called what their metadata call them.
+    path : path
+        File to write; made under a temporary name beside it and renamed, so it is never half there.
+    title : str, optional
+        Title of the page; by default the names of the logs.
+    notes : iterable of str
+        Assumptions to be listed, beside those of the load reports.
+
+    Returns
+    -------
+    Path
+        The file: no address in it leaves the page, and the same input gives the same bytes.
+
+    Raises
+    ------
+    UsageError
+        If there is no log, or the file cannot be written.
+    """
+    if not traces:
+        msg = "no log to compare was given; expected one Trace or more."
+        raise UsageError(msg)
+    return _write(render_comparison(traces, title=title, notes=notes), Path(path))
+
+
+def _render(sections: list[Section], *, findings: Sequence[str], **parts: Any) -> str:
+    limit_downloads(sections, most_bytes=MOST_DOWNLOADS)
+    # The line break after the tag belongs to the script that the browser hashes.
+    script = _resource("report.js")
+    digest = base64.b64encode(hashlib.sha256(f"\n{script}".encode()).digest()).decode()
+    return _template().render(
+        **parts,
+        findings=findings,
+        sections=sections,
+        glossary=_glossary(sections),
+        style=_resource("report.css"),
+        script=script,
+        script_hash=f"sha256-{digest}",
+        version=_version(),
+        markup=Markup,
+    )
+
+
+def _glossary(sections: Sequence[Section]) -> list[tuple[str, str]]:
+    """Headings that need a word of explanation, as they occur in the page: for print, where nothing hovers."""
+    heads = [column for section in sections for block in section.blocks if block.table for column in block.table.head]
+    return sorted(
+        {column.text: column.meaning for column in heads if column.meaning}.items(), key=lambda one: one[0].lower()
+    )
+
+
+def _write(text: str, path: Path) -> Path:
     try:
         if path.is_dir():
             raise IsADirectoryError(0, "it is a folder")
@@ -134,10 +220,13 @@ def write_report(  # noqa: PLR0913 - the parts of a report are all optional and 
     return path
 
 
+def _resource(name: str) -> str:
+    return files("analysis.report").joinpath(name).read_text(encoding="utf-8")
+
+
 def _template() -> Template:
-    source = files("analysis.report").joinpath("report.html.jinja").read_text(encoding="utf-8")
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    return environment.from_string(source)
+    return environment.from_string(_resource("report.html.jinja"))
 
 
 def _version() -> str:

@@ -15,6 +15,7 @@ from analysis import schema
 from analysis.characterize import CHARACTERIZATIONS
 from analysis.errors import UnknownNameError
 from analysis.plots import FIGURES, render_svg, to_png, write_figures
+from analysis.report import compare_with_published
 from analysis.trace import Trace, TraceMeta
 
 # What an axis may be labelled with: a unit in brackets, a count of something, or names of categories.
@@ -32,6 +33,7 @@ COUNTS_AND_NAMES = {
     "Predictor",
     "Prediction",
     "Base → policy, cluster",
+    "Log",
 }
 
 
@@ -83,6 +85,7 @@ TABLES = {name: item.table(TRACE) for name, item in CHARACTERIZATIONS.items()} |
     ),
     "gains": _gains(),
 }
+TABLES["published_comparison"] = compare_with_published({"sixty": TABLES})
 
 
 @pytest.mark.parametrize("name", sorted(FIGURES))

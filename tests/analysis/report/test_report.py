@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+import base64
+import gzip
+import hashlib
+import html
 import re
 from datetime import UTC, datetime, timedelta
 from html.parser import HTMLParser
 from pathlib import Path
+from urllib.parse import unquote_to_bytes
 
 import numpy as np
 import polars as pl
 import pytest
 
 from analysis import schema
+from analysis.characterize import characterize
 from analysis.errors import UsageError
 from analysis.plots import FIGURES
 from analysis.replay import Cluster, replay
 from analysis.replay.gains import compare, mixed_cluster
 from analysis.report import render_report, write_report
+from analysis.report.blocks import Section, limit_downloads, table_block
+from analysis.report.download import csv_download
 from analysis.trace import LoadReport, Trace, TraceMeta
 
 T0 = datetime(2024, 3, 4, tzinfo=UTC)
@@ -47,7 +55,7 @@ class Page(HTMLParser):
         assert self.open.pop() == tag
 
     def handle_data(self, data: str) -> None:
-        if "style" not in self.open:
+        if not {"style", "script"} & set(self.open):
             self.text.append(data)
 
     @property
@@ -111,32 +119,86 @@ def full() -> str:
 def test_nothing_leaves_the_page(full: str) -> None:
     page = Page(full)
     assert page.open == []
-    assert not {"script", "iframe", "img", "link", "object", "embed", "form", "image"} & {tag for tag, _ in page.tags}
+    assert not {"iframe", "img", "link", "object", "embed", "form", "image"} & {tag for tag, _ in page.tags}
     for tag, attributes in page.tags:
         assert "src" not in attributes, tag
         assert not any(name.startswith("on") for name in attributes), tag
         for name in ("href", "xlink:href"):
-            assert (attributes.get(name) or "#").startswith("#"), tag
-    assert not re.search(r"url\((?!#)|@import|https?://", full)
+            address = attributes.get(name) or "#"
+            assert address.startswith("#") or (address.startswith("data:") and attributes.get("download")), tag
+    assert not re.search(r"url\((?!#)|@import|(?:src|href|action)=[\"']?(?:https?:)?//", full)
     policy = next(a["content"] for tag, a in page.tags if a.get("http-equiv") == "Content-Security-Policy")
     assert policy is not None
-    assert policy.startswith("default-src 'none'; style-src 'unsafe-inline'")
+    assert policy.startswith("default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-")
+
+
+def test_the_only_script_is_the_one_that_the_policy_names(full: str) -> None:
+    (script,) = re.findall(r"<script>(.*?)</script>", full, flags=re.DOTALL)
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    assert f"script-src 'sha256-{digest}'" in html.unescape(full)
 
 
 def test_what_users_wrote_is_text(full: str) -> None:
-    assert "<script" not in full
+    assert full.count("<script") == 1
     assert "<b>" not in full
     assert "&lt;script&gt;" in full
     assert "R&D <b>" in Page(full).words
 
 
+def test_every_table_is_a_download_with_the_bytes_of_its_csv(full: str) -> None:
+    files = {a["download"]: str(a["href"]) for tag, a in Page(full).tags if a.get("download")}
+    tables = characterize(make_trace())
+    for name, table in tables.items():
+        if not table.height:
+            continue
+        if f"{name}.csv" in files:
+            data = unquote_to_bytes(files[f"{name}.csv"].removeprefix("data:text/csv;charset=utf-8,"))
+        else:
+            packed = files[f"{name}.csv.gz"].removeprefix("data:application/gzip;base64,")
+            data = gzip.decompress(base64.b64decode(packed))
+        assert data == table.write_csv().encode(), name
+
+
+def test_large_tables_are_packed_and_huge_ones_left_out() -> None:
+    rng = np.random.default_rng(1)
+    middle, huge = (pl.DataFrame({"x": rng.normal(size=n)}) for n in (5_000, 100_000))
+    assert csv_download("t", middle).file_name == "t.csv.gz"
+    assert csv_download("t", huge).address == ""
+    names = ("a", "b", "c")
+    sections = [
+        Section(
+            "s",
+            "S",
+            blocks=[table_block(name, middle.head(n)) for name, n in zip(names, (10, 3000, 2000), strict=True)],
+        )
+    ]
+    limit_downloads(sections, most_bytes=30_000)
+    kept = [bool(block.download and block.download.address) for block in sections[0].blocks]
+    assert kept == [True, False, True]
+
+
+def test_definitions_are_tied_to_their_buttons(full: str) -> None:
+    page = Page(full)
+    by_id = {a["id"]: a for _, a in page.tags if a.get("id")}
+    buttons = [a for tag, a in page.tags if tag == "button"]
+    assert len(buttons) >= 10
+    for attributes in buttons:
+        assert by_id[attributes["aria-describedby"]]["role"] == "tooltip"
+    assert "What the columns mean" in page.words
+
+
 def test_every_figure_and_every_chapter_is_there(full: str) -> None:
     page = Page(full)
     drawn = {a["aria-label"] for tag, a in page.tags if tag == "svg"}
-    assert {spec.title for spec in FIGURES.values()} <= drawn
+    tables = characterize(make_trace())
+    filled = {
+        spec.title for spec in FIGURES.values() if spec.table not in tables or spec.content_of(tables[spec.table])
+    }
+    assert len(filled) > 10
+    assert filled <= drawn
     ids = [a["id"] for _, a in page.tags if a.get("id")]
     assert len(ids) == len(set(ids))
-    links = {str(a["href"])[1:] for tag, a in page.tags if tag == "a"}
+    links = {str(a["href"])[1:] for tag, a in page.tags if tag == "a" and not a.get("download")}
     assert links
     assert links <= set(ids)
     assert {"overview", "predictors", "policies", "quality", "notes"} <= links
