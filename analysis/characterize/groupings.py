@@ -1,0 +1,183 @@
+"""Jobs that belong together (one user's, one name's, one request's), counted by how long they ran.
+
+Durations are counted in bins of 1/64 of a doubling of 1 + duration [s] (1.1 % wide), so that the counts of a log of any
+size stay few and parts of it can be merged exactly.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from analysis.characterize.cubes import Cube
+
+__all__ = ["GROUPING", "GROUPINGS", "JOB_GROUPS", "OWNER", "GroupedJobs", "grouped_jobs", "hashed", "job_size"]
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+#: Bins per doubling of 1 + duration, and their width in the natural logarithm.
+BINS_PER_DOUBLING: Final = 64
+BIN_LOG: Final = math.log(2) / BINS_PER_DOUBLING
+#: What is said of a group needs this many jobs in it.
+MIN_GROUP: Final = 5
+
+
+def job_size() -> pl.Expr:
+    """Thousandths of GPUs; of CPUs, with a minus sign, for a CPU job; null if the GPUs are unknown."""
+    gpus, cpus = pl.col("milli_gpus"), (pl.col("num_cpus") * 1000).round().cast(pl.Int64)
+    return pl.when(gpus > 0).then(gpus).when(gpus == 0).then(-cpus.fill_null(0))
+
+
+def hashed(*columns: pl.Expr, may_be_null: Sequence[pl.Expr] = ()) -> pl.Expr:
+    """Number that stands for a combination of values; null where one of ``columns`` is null."""
+    known = pl.all_horizontal(column.is_not_null() for column in columns)
+    named = [column.alias(f"part_{place}") for place, column in enumerate([*columns, *may_be_null])]
+    return pl.when(known).then(pl.struct(named).hash(0))
+
+
+#: Who submits: the user, or the account where the source names no user.
+OWNER: Final = pl.coalesce("user", "account")
+
+#: Name -> key of the jobs that belong together; null = the job belongs to no group.
+GROUPINGS: Final = {
+    "vc": hashed(pl.col("vc")),
+    "user": hashed(OWNER),
+    "vc_size": hashed(pl.col("vc"), job_size()),
+    "user_request": hashed(OWNER, job_size(), may_be_null=(pl.col("time_limit_s"),)),
+    "user_name": hashed(OWNER, pl.col("job_name")),
+    "group": hashed(pl.col("group")),
+}
+GROUPING: Final = pl.Enum(["none", *GROUPINGS])
+
+#: Jobs of known duration by kind, group of each grouping, and bin of the duration.
+JOB_GROUPS: Final = Cube(
+    "job_groups",
+    keys={
+        "kind": pl.col("kind"),
+        **{f"key_{name}": key for name, key in GROUPINGS.items()},
+        "bin": ((1 + pl.col("duration_s")).log(2) * BINS_PER_DOUBLING).floor().cast(pl.Int64),
+    },
+    values={"num_jobs": pl.len().cast(pl.Int64), "sum_gpu_us": pl.col("gpu_us").sum()},
+    where=pl.col("duration_s").is_not_null() & (pl.col("censoring") == "none"),
+)
+
+
+@dataclass(frozen=True)
+class GroupedJobs:
+    """Jobs of some groups by bin, sorted by group and bin.
+
+    Attributes
+    ----------
+    start : array of int
+        Where each group begins in the other arrays.
+    bin, count, gpu_us : array of int
+        Bin of the duration, jobs in it, and their GPU time [GPU-microseconds].
+    """
+
+    start: Ints
+    bin: Ints
+    count: Ints
+    gpu_us: Ints
+
+    @cached_property
+    def sizes(self) -> Ints:
+        """Jobs of each group."""
+        return self.sum_by_group(self.count)
+
+    @cached_property
+    def group(self) -> Ints:
+        """Number of the group of each row."""
+        return np.repeat(np.arange(len(self.start)), np.diff(np.append(self.start, len(self.bin))))
+
+    @property
+    def num_jobs(self) -> int:
+        """Jobs in all."""
+        return int(self.count.sum())
+
+    def sum_by_group(self, values: NDArray[Any]) -> NDArray[Any]:
+        """Sum of something over the rows of each group."""
+        return np.add.reduceat(values, self.start) if len(self.start) else values[:0]
+
+    def of_at_least(self, num_jobs: int) -> GroupedJobs:
+        """Only the groups with at least so many jobs."""
+        rows = (self.sizes >= num_jobs)[self.group]
+        starts = np.flatnonzero(np.diff(self.group[rows], prepend=-1))
+        return GroupedJobs(starts, self.bin[rows], self.count[rows], self.gpu_us[rows])
+
+    def as_one(self) -> GroupedJobs:
+        """Make the same jobs one group."""
+        order = np.argsort(self.bin, kind="stable")
+        return GroupedJobs(self.start[:1], self.bin[order], self.count[order], self.gpu_us[order])
+
+    @cached_property
+    def off_median(self) -> Ints:
+        """Distance of each row's bin from the (lower) median bin of its group."""
+        reached = np.cumsum(self.count)
+        before = reached[self.start] - self.count[self.start]
+        places = np.searchsorted(reached, before + (self.sizes + 1) // 2)
+        distance: Ints = np.abs(self.bin - self.bin[places][self.group])
+        return distance
+
+    def variances(self) -> tuple[float, float | None]:
+        """Variance of log(1 + duration), in all and within groups (unbiased; null without a degree of freedom)."""
+        num_jobs, num_groups = self.num_jobs, len(self.start)
+        weighted, squared = self.count * self.bin, self.count * self.bin * self.bin
+        total = float(squared.sum()) - float(weighted.sum()) ** 2 / num_jobs
+        within = float(squared.sum()) - float((self.sum_by_group(weighted).astype(float) ** 2 / self.sizes).sum())
+        scale = BIN_LOG**2
+        left = num_jobs - num_groups
+        if num_groups == 1:
+            within = total
+        return scale * total / max(num_jobs - 1, 1), scale * max(within, 0.0) / left if left > 0 else None
+
+    def entropy_bits(self) -> float:
+        """Mean over the jobs of the entropy, within their group, of the doubling that the duration lies in [bit].
+
+        With the correction for few jobs of G. A. Miller, "Note on the bias of information estimates", 1955.
+        """
+        doubling = self.bin // BINS_PER_DOUBLING
+        first = np.flatnonzero(np.diff(self.group, prepend=-1) | np.diff(doubling, prepend=doubling[:1] - 1))
+        counts, owner = np.add.reduceat(self.count, first).astype(float), self.group[first]
+        surprise = float((counts * np.log2(self.sizes[owner] / counts)).sum())
+        # A group of n jobs in k doublings gets (k - 1) / (2 n ln 2), and weighs n.
+        correction = (len(first) - len(self.start)) / (2 * math.log(2))
+        return (surprise + correction) / self.num_jobs
+
+    def shares_within(self, bins: int) -> tuple[float, float | None]:
+        """Share of the jobs, and of the GPU time, not further than so many bins from the median of their group."""
+        close = self.off_median <= bins
+        gpu_time = int(self.gpu_us.sum())
+        share = int(self.gpu_us[close].sum()) / gpu_time if gpu_time else None
+        return int(self.count[close].sum()) / self.num_jobs, share
+
+
+def grouped_jobs(cube: pl.DataFrame, grouping: str, by: Sequence[str]) -> Iterator[tuple[dict[str, Any], GroupedJobs]]:
+    """Jobs of each group of the table and kind, by the groups of a grouping; those without a key are left out.
+
+    Parameters
+    ----------
+    cube : DataFrame
+        Collected from ``JOB_GROUPS``.
+    grouping : str
+        A name of ``GROUPINGS``, or "none" for all jobs as one group.
+    by : sequence of str
+        Columns of the table's own grouping.
+    """
+    key = pl.lit(0, pl.UInt64) if grouping == "none" else pl.col(f"key_{grouping}")
+    outer = [*by, "kind"]
+    known = cube.select(*outer, "bin", "num_jobs", "sum_gpu_us", key.alias("key")).filter(pl.col("key").is_not_null())
+    summed = known.group_by([*outer, "key", "bin"]).agg(pl.col("num_jobs", "sum_gpu_us").sum())
+    parts = summed.sort([*outer, "key", "bin"]).partition_by(outer, as_dict=True, maintain_order=True)
+    for name, part in parts.items():
+        codes = part["key"].rle_id().to_numpy().astype(np.int64)
+        starts = np.flatnonzero(np.diff(codes, prepend=-1))
+        columns = (part[column].to_numpy() for column in ("bin", "num_jobs", "sum_gpu_us"))
+        yield dict(zip(outer, name, strict=True)), GroupedJobs(starts, *columns)
