@@ -20,7 +20,8 @@ class TableFile:
     Parameters
     ----------
     path : Path
-        The file; its columns are those of the table's schema.
+        The file, or a folder of Parquet files in the order of their names, as Dask and Spark write them; the columns are
+        those of the table's schema.
     is_temporary : bool, default False
         Whether the folder that holds the file goes as soon as nobody holds this object.
 
@@ -39,6 +40,13 @@ class TableFile:
         """The table as a lazy frame; only what a query needs is read."""
         return pl.scan_parquet(self.path)
 
+    def copy(self, path: Path) -> None:
+        """Copy the file, or the folder of files."""
+        if self.path.is_dir():
+            shutil.copytree(self.path, path)
+        else:
+            shutil.copyfile(self.path, path)
+
     def check(self, name: str) -> None:
         """Check the file's footer and columns without reading its rows.
 
@@ -54,7 +62,8 @@ class TableFile:
         """
         path = self.path
         try:
-            found = pl.read_parquet_schema(path)
+            # Of a folder the first file's columns; a later one that differs is named when it is read.
+            found = self.scan().collect_schema()
         except (pl.exceptions.PolarsError, OSError) as error:
             raise BadFileError(
                 path,

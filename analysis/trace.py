@@ -250,7 +250,7 @@ class Trace:
             for name, table in self._tables.items():
                 path = target / f"{name}.parquet"
                 if isinstance(table, TableFile):
-                    shutil.copyfile(table.path, path)
+                    table.copy(path)
                 elif name == "jobs" or table.height:
                     table.write_parquet(path)
             (target / META_FILE).write_text(json.dumps(header, indent=1, sort_keys=True) + "\n", encoding="utf-8")

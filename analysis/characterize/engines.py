@@ -111,9 +111,15 @@ def collect(log: Log, request: Request, *, attempts: pl.LazyFrame | None = None,
     ------
     UnknownNameError
         If there is no such engine.
+    UsageError
+        If the engine is "dask" and there is no Dask client.
     """
     if engine not in ENGINES:
         raise UnknownNameError(kind="engine", found=engine, known=ENGINES)
+    if engine == "dask":
+        from analysis.characterize.engine_dask import collect_dask
+
+        return collect_dask(log.jobs, request, attempts)
     return _collect_polars(log.jobs, request, attempts)
 
 

@@ -10,7 +10,7 @@ import polars as pl
 
 from analysis import metrics, schema
 from analysis.characterize.buckets import MAX_BINS, gpu_bucket, job_kind
-from analysis.frames import to_polars
+from analysis.frames import jobs_to_polars
 from analysis.metrics import US_PER_S
 from analysis.trace import Trace
 
@@ -91,7 +91,7 @@ def as_log(jobs: Any) -> Log:
     """
     if isinstance(jobs, Trace):
         return Log(whole_jobs(jobs.scan("jobs")), jobs)
-    return Log(whole_jobs(jobs if isinstance(jobs, pl.LazyFrame) else to_polars(jobs).lazy()))
+    return Log(whole_jobs(jobs if isinstance(jobs, pl.LazyFrame) else jobs_to_polars(jobs).lazy()))
 
 
 def whole_jobs(jobs: pl.LazyFrame) -> pl.LazyFrame:
