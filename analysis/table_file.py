@@ -20,8 +20,8 @@ class TableFile:
     Parameters
     ----------
     path : Path
-        The file, or a folder of Parquet files in the order of their names, as Dask and Spark write them; the columns are
-        those of the table's schema.
+        The file, or a folder of Parquet files in the order of their names, as Dask and Spark write them; the columns
+        are those of the table's schema.
     is_temporary : bool, default False
         Whether the folder that holds the file goes as soon as nobody holds this object.
 

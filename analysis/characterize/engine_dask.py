@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Iterator
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 import polars as pl
@@ -38,12 +39,12 @@ def dask_client(address: str | None = None) -> Client:
         If Dask is not installed, there is no client, or nobody answers at the address.
     """
     try:
-        from distributed import Client, default_client
+        distributed: Any = import_module("distributed")
     except ImportError as error:
         msg = "engine 'dask': the package 'distributed' is not installed; pip install 'gpu-hindcast[dask]'."
         raise UsageError(msg) from error
     try:
-        return Client(address, timeout="20s") if address else default_client()
+        return distributed.Client(address, timeout="20s") if address else distributed.default_client()
     except (OSError, ValueError) as error:
         where = f"no Dask scheduler answers at {address}" if address else "there is no Dask client"
         msg = (
