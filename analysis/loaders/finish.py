@@ -17,7 +17,7 @@ from analysis.loaders.zones import ZoneNotes
 from analysis.table_file import TableFile
 from analysis.trace import LoadReport, Trace, TraceMeta
 
-__all__ = ["Finished", "finish_jobs", "finish_trace"]
+__all__ = ["Finished", "finish_jobs", "finish_trace", "with_text"]
 
 Duplicates = Literal["set_aside", "by_submit"]
 #: From so many raw rows on, a log that comes lazily is finished block by block.
@@ -172,7 +172,7 @@ def finish_trace(  # noqa: PLR0913 - each is a table or a count that a loader ma
     how = {"time_zone": meta.time_zone, "file": main.name, **options}
     done = _finish(partial, num_raw=sum(raw.rows_in for raw in raws[:job_files]), **how)
     beside = dict(tables or {})
-    later = [_with_text(table, raws) for table in (beside.pop("rejects", None), done.rejects) if table is not None]
+    later = [with_text(table, raws) for table in (beside.pop("rejects", None), done.rejects) if table is not None]
     rejects = pl.concat([*(raw.rejects for raw in raws), *later]).sort("file", "line", "reason", nulls_last=True)
     report = _report(
         done, raws, rejects=rejects, rows_merged=rows_merged, rows_beside=rows_beside, job_files=job_files, notes=notes
@@ -200,7 +200,7 @@ def _of_kept_jobs(table: pl.DataFrame, rejects: pl.DataFrame) -> pl.DataFrame:
     return table.filter(~pl.col(LINE).is_in(rejects["line"].drop_nulls().to_list())).drop(LINE)
 
 
-def _with_text(rejects: pl.DataFrame, raws: Sequence[RawRows]) -> pl.DataFrame:
+def with_text(rejects: pl.DataFrame, raws: Sequence[RawRows]) -> pl.DataFrame:
     """Fill the text of rows that were set aside after reading."""
     texts: dict[tuple[str, int], str] = {}
     missing = rejects.filter(pl.col("raw").is_null() & pl.col("line").is_not_null())

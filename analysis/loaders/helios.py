@@ -22,6 +22,7 @@ Columns left behind: ``total`` of the GPU numbers, the sum of the VCs (days on w
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -30,9 +31,11 @@ from typing import Final
 import polars as pl
 
 from analysis.loaders.cells import integer, number, read_cells, text, time
-from analysis.loaders.delimited import has_columns, read_delimited
+from analysis.loaders.delimited import Delimited, has_columns, read_delimited
+from analysis.loaders.files import list_files, peek
 from analysis.loaders.finish import finish_trace
 from analysis.loaders.helios_capacity import CleanUp, read_capacity
+from analysis.loaders.jobless import finish_without_jobs
 from analysis.loaders.loading import assign_roles
 from analysis.loaders.registry import loader
 from analysis.trace import Trace, TraceMeta
@@ -85,11 +88,17 @@ def _is_gpu_number(path: Path) -> bool:
     return has_columns(path, ("date", "total"))
 
 
+def _names_vcs(path: Path) -> bool:
+    """Whether a file of GPU numbers names VCs as the authors do: "vc" and three letters or digits."""
+    header = peek(path).partition("\n")[0]
+    return _is_gpu_number(path) and bool(re.fullmatch(r"date(,vc\w{3})+,total\s*", header))
+
+
 @loader(
     "helios",
     summary="SenseTime Helios (Earth, Saturn, Uranus, Venus): job log and GPUs per VC and day",
-    files=f"cluster_log.csv ({', '.join(RAW)}, queue) and, optionally, cluster_gpu_number.csv (date, VCs…, total)",
-    sniff=lambda paths: float(any(_is_log(path) for path in paths)),
+    files=f"cluster_log.csv ({', '.join(RAW)}, queue) and/or cluster_gpu_number.csv (date, VCs…, total)",
+    sniff=lambda paths: float(any(_is_log(path) for path in paths)) or 0.9 * any(_names_vcs(path) for path in paths),
 )
 def read_helios(
     paths: Sequence[Path],
@@ -105,7 +114,7 @@ def read_helios(
     Parameters
     ----------
     paths : sequence of Path
-        The log and, optionally, the GPU numbers, in any order; or their folder.
+        The log, the GPU numbers, or both, in any order; or their folder.
     timezone : str, optional
         Zone of the naive times, instead of Asia/Shanghai.
     name : str, optional
@@ -121,24 +130,29 @@ def read_helios(
     Returns
     -------
     Trace
-        Jobs; with the GPU numbers also capacity and nodes.
+        Jobs; with the GPU numbers also capacity and nodes. Of the GPU numbers alone, these only.
     """
-    files = assign_roles(paths, main="log", roles={"log": _is_log, "gpus": _is_gpu_number}, loader="helios")
-    folder = files["log"].resolve().parent.name
+    found = list_files(paths)
+    main = "gpus" if any(map(_is_gpu_number, found)) and not any(map(_is_log, found)) else "log"
+    files = assign_roles(paths, main=main, roles={"log": _is_log, "gpus": _is_gpu_number}, loader="helios")
+    folder = files[main].resolve().parent.name
     cluster = cluster or (folder if folder in CLUSTERS else None)
     meta = replace(META, name=name or (cluster or META.name).lower())
     if timezone:
         meta = replace(meta, time_zone=timezone, time_zone_certainty="given")
-    raws = [read_delimited(files["log"], required=RAW)]
     notes = [f"Times read in {meta.time_zone}."]
+    raws: list[Delimited] = []
     tables: dict[str, pl.DataFrame] = {}
     todo = CleanUp.without_sizes(cluster)
     if "gpus" in files:
         raws.append(read_delimited(files["gpus"], required=("date",)))
-        tables, more, todo = read_capacity(raws[1], meta.time_zone, cluster=cluster, clean=clean_up)
+        tables, more, todo = read_capacity(raws[0], meta.time_zone, cluster=cluster, clean=clean_up)
         notes += more
-    cells = read_cells(raws[0].frame, COLUMNS, extra=EXTRA).with_columns(cluster=pl.lit(cluster, dtype=pl.String))
-    partial = todo.jobs(cells) if clean_up else cells
     notes += [todo.note()] if clean_up else []
+    if main == "gpus":
+        return finish_without_jobs(meta=meta, raws=raws, tables=tables, notes=notes)
+    log = read_delimited(files["log"], required=RAW)
+    cells = read_cells(log.frame, COLUMNS, extra=EXTRA).with_columns(cluster=pl.lit(cluster, dtype=pl.String))
+    partial = todo.jobs(cells) if clean_up else cells
     statuses = STATUSES | (RARE if fold_rare else {})
-    return finish_trace(partial, meta=meta, raws=raws, tables=tables, notes=notes, statuses=statuses)
+    return finish_trace(partial, meta=meta, raws=[log, *raws], tables=tables, notes=notes, statuses=statuses)

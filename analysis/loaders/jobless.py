@@ -8,7 +8,7 @@ from dataclasses import replace
 import polars as pl
 
 from analysis import schema
-from analysis.loaders.finish import _with_text as with_text
+from analysis.loaders.finish import with_text
 from analysis.loaders.rows import RawRows
 from analysis.table_file import TableFile
 from analysis.trace import LoadReport, Trace, TraceMeta

@@ -44,9 +44,10 @@ class ZoneNotes:
         """Say it for the load report; nothing if there was no choice to make."""
         said = []
         if self.num_ambiguous:
-            said.append(f"{self.num_ambiguous} times occur twice in {zone} (clock change); the earlier is taken.")
+            said.append(f"Times that occur twice in {zone} (clock change): {self.num_ambiguous}; the earlier is taken.")
         if self.num_nonexistent:
-            said.append(f"{self.num_nonexistent} times do not exist in {zone} (clock change); the old offset is used.")
+            count = self.num_nonexistent
+            said.append(f"Times that do not exist in {zone} (clock change): {count}; the old offset is used.")
         return said
 
 

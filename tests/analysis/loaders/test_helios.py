@@ -128,3 +128,18 @@ def test_without_clean_up_every_vc_stays(uranus):
 def test_the_clean_up_needs_no_gpu_numbers(uranus):
     trace = load("helios", uranus / "cluster_log.csv", clean_up=True)
     assert trace.jobs["vc"].to_list() == ["vczGr", "vcUV3", "vcUV3", "vcOther"]
+
+
+def test_the_gpu_numbers_alone_are_a_cluster_without_jobs(uranus):
+    trace = load("helios", uranus / "cluster_gpu_number.csv")
+    assert (trace.jobs.height, trace.nodes["num_gpus"].sum(), trace.meta.name) == (0, 76, "uranus")
+
+
+def test_the_real_gpu_numbers_are_those_of_25_vcs(real_data):
+    trace = load("auto", real_data("helios/cluster_gpu_number.csv"))
+    assert trace.capacity["vc"].n_unique() == 25
+    # The sum over the VCs on the first and the last of 181 days, as the file's own total has it.
+    first = trace.capacity.filter(pl.col("time") == pl.col("time").min())
+    assert first["num_gpus"].sum() == 968
+    assert trace.nodes["num_gpus"].sum() == trace.capacity.group_by("vc").last()["num_gpus"].sum()
+    assert trace.meta.load_report.rows_in == 181
