@@ -44,7 +44,7 @@ def dask_client(address: str | None = None) -> Client:
         msg = "engine 'dask': the package 'distributed' is not installed; pip install 'gpu-hindcast[dask]'."
         raise UsageError(msg) from error
     try:
-        return distributed.Client(address, timeout="20s") if address else distributed.default_client()
+        client: Client = distributed.Client(address, timeout="20s") if address else distributed.default_client()
     except (OSError, ValueError) as error:
         where = f"no Dask scheduler answers at {address}" if address else "there is no Dask client"
         msg = (
@@ -52,6 +52,7 @@ def dask_client(address: str | None = None) -> Client:
             "('dask worker ADDRESS'), and give the scheduler's address."
         )
         raise UsageError(msg) from error
+    return client
 
 
 def collect_dask(jobs: pl.LazyFrame, request: Request, attempts: pl.LazyFrame | None) -> Collected:
