@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from analysis.characterize.burstiness import (
+from analysis.characterize.bursts import (
     arrival_autocorrelation,
     arrival_dispersion,
     autocorrelations,

@@ -11,7 +11,7 @@ import pytest
 
 from analysis.characterize import duration_predictability, nearest_history
 from analysis.characterize.groupings import JOB_GROUPS
-from analysis.characterize.nearest_history import ended_before, history_predictions
+from analysis.characterize.look_back import ended_before, history_predictions
 from tests.jobs import make_jobs
 
 T0 = datetime(2024, 1, 1, tzinfo=UTC)
