@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -13,12 +13,14 @@ from analysis.cli.road import cluster_place, num_steps, walk
 from analysis.errors import UsageError
 
 if TYPE_CHECKING:
+    import polars as pl
+
     from analysis.replay import Cluster
     from analysis.trace import Trace
 
 __all__ = ["characterize", "demo", "report"]
 
-TraceArgument = Annotated[Path, typer.Argument(metavar="TRACE", help="Trace folder.")]
+TracesArgument = Annotated[list[Path], typer.Argument(metavar="TRACE...", help="Trace folder, one or several.")]
 MARKER = "characterization.json"
 DEMO_JOBS = 20_000
 DEMO_MARKER = "report.html"
@@ -26,22 +28,61 @@ DEMO_MARKER = "report.html"
 
 @app.command()
 def characterize(
-    trace_folder: TraceArgument,
-    output: Annotated[Path, typer.Option("-o", "--output", metavar="DIR", help="Folder for tables and figures.")],
+    trace_folders: TracesArgument,
+    output: Annotated[Path, typer.Option("-o", "--output", metavar="DIR", help="Folder for all that comes out.")],
     *,
     json_to: JsonOption = None,
 ) -> None:
     """Say what the workload looks like: result tables (Parquet, CSV) and figures (SVG, PNG).
 
+    Several Traces come side by side: tables with a column 'trace', figures with all of them. The table
+    'published_comparison' sets them beside what is published about other clusters.
+
     Example: hindcast characterize philly -o philly-tables
     """
     from analysis.characterize import characterize as run
-    from analysis.plots import write_figures
-    from analysis.trace import Trace, write_folder
 
-    trace = Trace.read(trace_folder)
-    tables = run(trace)
+    logs = _read_logs(trace_folders)
+    with progress("characterizing", total=len(logs)) as step:
+        made = {}
+        for log, trace in logs.items():
+            made[log] = run(trace)
+            step(log)
+        tables = _write_characterized(made, output)
     summary = tables["summary"].to_dicts()
+    # A row of many columns is read from top to bottom.
+    lines = [{"what": name, **{row["trace"]: row[name] for row in summary}} for name in tables["summary"].columns[1:]]
+    show_table(lines if len(logs) > 1 else _what_value(summary), json_to=json_to)
+    write_json({name: table.to_dicts() for name, table in tables.items()}, json_to)
+    say(f"{len(tables)} tables and their figures written to {output}", json_to=json_to)
+
+
+def _what_value(summary: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [{"what": name, "value": value} for row in summary for name, value in row.items()]
+
+
+def _read_logs(folders: list[Path]) -> dict[str, Trace]:
+    """Traces by name: as their metadata call them, or as their folders where those names are not all different."""
+    from analysis.report import name_logs
+    from analysis.trace import Trace
+
+    traces = [Trace.read(folder) for folder in folders]
+    names = [trace.meta.name for trace in traces]
+    differ = len(set(names)) == len(names)
+    return name_logs(traces, names=names if differ else [folder.resolve().name for folder in folders])
+
+
+def _write_characterized(made: dict[str, dict[str, pl.DataFrame]], output: Path) -> dict[str, pl.DataFrame]:
+    """Write the tables and figures of one log or several, and give the tables."""
+    from analysis.plots import write_figures
+    from analysis.report import compare_with_published, stacked
+    from analysis.trace import write_folder
+
+    by_table = {name: {log: tables[name] for log, tables in made.items()} for name in next(iter(made.values()))}
+    one = len(made) == 1
+    drawn: dict[str, Any] = {name: next(iter(logs.values())) if one else logs for name, logs in by_table.items()}
+    drawn["published_comparison"] = compare_with_published(made)
+    tables = {name: stacked(table) for name, table in drawn.items()}
 
     def fill(folder: Path) -> None:
         (folder / "tables").mkdir()
@@ -49,39 +90,66 @@ def characterize(
             table.write_parquet(folder / "tables" / f"{name}.parquet")
             table.write_csv(folder / "tables" / f"{name}.csv")
         (folder / "figures").mkdir()
-        write_figures(tables, folder / "figures")
-        write_json(summary, folder / MARKER)
+        write_figures(drawn, folder / "figures")
+        write_json(tables["summary"].to_dicts(), folder / MARKER)
 
-    with progress("characterizing"):
-        write_folder(output, fill, marker=MARKER)
-    # One row of many columns is read from top to bottom.
-    lines = [{"what": name, "value": value} for row in summary for name, value in row.items()]
-    show_table(lines, json_to=json_to)
-    write_json({name: table.to_dicts() for name, table in tables.items()}, json_to)
-    say(f"{len(tables)} tables and their figures written to {output}", json_to=json_to)
+    write_folder(output, fill, marker=MARKER)
+    return tables
 
 
 @app.command()
 def report(
-    trace_folder: TraceArgument,
+    trace_folders: TracesArgument,
     output: Annotated[Path, typer.Option("-o", "--output", metavar="FILE", help="HTML file to write.")],
     *,
+    workload_only: Annotated[
+        bool, typer.Option("--workload-only", help="Leave out predictors and replays: seconds instead of minutes.")
+    ] = False,
     cluster: ClusterOption = None,
     models: Annotated[str | None, typer.Option(help="Predictors, commas between; by default all.")] = None,
     no_vc: NoVcOption = False,
     title: Annotated[str | None, typer.Option(help="Title of the page.")] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of fits and intervals.")] = 0,
 ) -> None:
-    """Write everything about a Trace into one page that opens from disk.
+    """Write everything about a Trace into one page that opens from disk; several Traces are set side by side.
+
+    Predictors are tried and schedulers compared on one Trace; a page about several is about their workloads.
 
     Example: hindcast report philly --cluster 52x8 --no-vc -o report.html
     """
+    from analysis.report import write_comparison, write_report
+
+    refuse_inside(output, given=trace_folders)
+    logs = _read_logs(trace_folders)
+    if len(logs) > 1 or workload_only:
+        _refuse_road_options({"--cluster": cluster, "--models": models, "--no-vc": no_vc or None})
+        with progress("writing the report"):
+            if len(logs) > 1:
+                write_comparison(list(logs.values()), output, names=list(logs), title=title)
+            else:
+                write_report(next(iter(logs.values())), output, title=title)
+        say(f"Report written to {output}")
+        return
+    _report_road(next(iter(logs.values())), output, cluster=cluster, models=models, no_vc=no_vc, title=title, seed=seed)
+
+
+def _refuse_road_options(given: dict[str, Any]) -> None:
+    used = [name for name, value in given.items() if value is not None]
+    if used:
+        msg = (
+            f"{', '.join(used)}: found with several Traces or --workload-only, where nothing is predicted or replayed; "
+            "leave it out, or give one Trace without --workload-only."
+        )
+        raise UsageError(msg)
+
+
+def _report_road(
+    trace: Trace, output: Path, *, cluster: str | None, models: str | None, no_vc: bool, title: str | None, seed: int
+) -> None:
+    """Walk the whole road of one Trace and write its report."""
     from analysis.report import write_report
-    from analysis.trace import Trace
     from predictors import default_models
 
-    refuse_inside(output, given=[trace_folder])
-    trace = Trace.read(trace_folder)
     names = split_names(models, option="--models") if models else default_models(trace.jobs)
     site, why_not = _site(trace, cluster)
     place = cluster_place(trace, is_given=cluster is not None)

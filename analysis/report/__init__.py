@@ -1,5 +1,6 @@
 """The report: one HTML page about a log, or about several side by side, made from their result tables."""
 
+from analysis.report.blocks import stacked
 from analysis.report.compared import name_logs
 from analysis.report.findings import find
 from analysis.report.page import render_comparison, render_report, write_comparison, write_report
@@ -13,6 +14,7 @@ __all__ = [
     "published_rows",
     "render_comparison",
     "render_report",
+    "stacked",
     "write_comparison",
     "write_report",
 ]

@@ -151,7 +151,8 @@ def table_block(
 def _is_row_per_log(table: pl.DataFrame) -> bool:
     """Whether a table reads better from top to bottom: many values of one log, or of a few that have one row each."""
     rows = table["trace"].n_unique() if "trace" in table.columns else 1
-    return table.height == rows <= MOST_NARROW_COLUMNS and table.width > MOST_NARROW_COLUMNS
+    numbers = sum(dtype.is_numeric() for dtype in table.dtypes)
+    return table.height == rows <= MOST_NARROW_COLUMNS < table.width and 2 * numbers > table.width
 
 
 def stacked(tables: Tables) -> pl.DataFrame:

@@ -75,9 +75,18 @@ def render_report(
     )
 
 
-def render_comparison(traces: Sequence[Trace], *, title: str | None = None, notes: Iterable[str] = ()) -> str:
+def render_comparison(
+    traces: Sequence[Trace],
+    *,
+    names: Sequence[str] | None = None,
+    title: str | None = None,
+    notes: Iterable[str] = (),
+) -> str:
     """Make the text of the report on several logs side by side; parameters as in `write_comparison`."""
-    named = name_logs(traces)
+    if not traces:
+        msg = "no log to compare was given; expected one Trace or more."
+        raise UsageError(msg)
+    named = name_logs(traces, names=names)
     made = {log: characterize(trace) for log, trace in named.items()}
     logs = Logs(named, {key: {log: made[log][key] for log in named} for key in next(iter(made.values()))})
     sections = workload_sections(logs, characterize_replays(traces[0].jobs, None))
@@ -141,16 +150,23 @@ def write_report(  # noqa: PLR0913 - the parts of a report are all optional and 
 
 
 def write_comparison(
-    traces: Sequence[Trace], path: Path | str, *, title: str | None = None, notes: Iterable[str] = ()
+    traces: Sequence[Trace],
+    path: Path | str,
+    *,
+    names: Sequence[str] | None = None,
+    title: str | None = None,
+    notes: Iterable[str] = (),
 ) -> Path:
     """Write one HTML page about several logs side by side, and beside what is published about others.
 
     Parameters
     ----------
     traces : sequence of Trace
-        The logs; they are called what their metadata call them.
+        The logs.
     path : path
         File to write; made under a temporary name beside it and renamed, so it is never half there.
+    names : sequence of str, optional
+        What the logs are called, in their order; by default as their metadata call them.
     title : str, optional
         Title of the page; by default the names of the logs.
     notes : iterable of str
@@ -166,10 +182,7 @@ def write_comparison(
     UsageError
         If there is no log, or the file cannot be written.
     """
-    if not traces:
-        msg = "no log to compare was given; expected one Trace or more."
-        raise UsageError(msg)
-    return _write(render_comparison(traces, title=title, notes=notes), Path(path))
+    return _write(render_comparison(traces, names=names, title=title, notes=notes), Path(path))
 
 
 def _render(sections: list[Section], *, findings: Sequence[str], **parts: Any) -> str:

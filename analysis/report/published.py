@@ -43,6 +43,10 @@ OUTCOMES: Final[Mapping[str, tuple[str, ...]]] = {
 }
 
 
+#: Where the log says how fewer of its GPU jobs ended, shares of outcomes say nothing.
+LEAST_KNOWN: Final = 0.8
+
+
 @cache
 def _data() -> dict[str, Any]:
     return tomllib.loads(files("analysis.report").joinpath("published.toml").read_text(encoding="utf-8"))
@@ -117,7 +121,7 @@ def describe(tables: Mapping[str, pl.DataFrame], *, name: str) -> dict[str, Any]
         row["single_gpu_share"] = float(demand.filter(small)["job_share"].sum())
     status = tables["status"].filter(pl.col("kind").cast(pl.String) == "gpu")
     known = status.filter(pl.col("status").cast(pl.String) != "unknown")
-    for outcome, names in OUTCOMES.items() if known.height else ():
+    for outcome, names in OUTCOMES.items() if known["job_share"].sum() >= LEAST_KNOWN else ():
         part = status.filter(pl.col("status").cast(pl.String).is_in(names))
         row[f"{outcome}_share"] = float(part["job_share"].sum())
         has_time = status["gpu_time_share"].count() > 0

@@ -38,13 +38,16 @@ SECTIONS: Final[Mapping[str, tuple[str, str]]] = {
     "more": ("More tables", ""),
 }
 #: Sections of tables that do not say theirs, by the module that they stand in.
-MODULES: Final = {
+MODULES: Final[Mapping[str, str]] = {
     **dict.fromkeys(("summary", "headline"), "overview"),
     **dict.fromkeys(("fits", "tails"), "durations"),
     "sharing": "demand",
     "burstiness": "arrivals",
-    "waste": "outcomes",
-    **dict.fromkeys(("running", "fragmentation", "node_states"), "utilization"),
+    **dict.fromkeys(("delays", "waiting"), "queueing"),
+    **dict.fromkeys(("waste", "failures"), "outcomes"),
+    **dict.fromkeys(("concentration", "recurrence", "vc_load"), "tenants"),
+    **dict.fromkeys(("running", "fragmentation", "node_states", "device_use"), "utilization"),
+    "nearest_history": "predictability",
 }
 #: What opens its section; the others follow in the order of their registration.
 FIRST: Final = frozenset({"summary", "duration_cdf", "queueing_delay_cdf", "running_gpus", "status"})
@@ -81,14 +84,12 @@ class Logs:
     def shown(self, name: str) -> pl.DataFrame | None:
         """The table as it is shown where a clock is relative: days since the start for dates; null elsewhere."""
         relative = {log for log, trace in self.traces.items() if trace.meta.clock == "relative"}
-        times = [name for name, dtype in stacked(self.table(name)).schema.items() if dtype.is_temporal()]
+        schema = stacked(self.table(name)).schema
+        times = [column for column, dtype in schema.items() if dtype.is_temporal() and dtype != pl.Duration]
         if not relative or not times:
             return None
-        days = pl.col(times).dt.timestamp("us") / US_PER_DAY
         texts = {
-            log: table.with_columns(
-                pl.format("day {}", days.round(1)) if log in relative else pl.col(times).dt.strftime("%Y-%m-%d %H:%M")
-            )
+            log: table.with_columns(_time_text(schema[column], column, relative=log in relative) for column in times)
             for log, table in self.tables[name].items()
         }
         return next(iter(texts.values())) if self.is_one else stacked(texts)
@@ -104,6 +105,16 @@ class Logs:
         if len(reasons) == 1:
             return next(iter(reasons))
         return " ".join(f"{', '.join(logs)}: {why}" for why, logs in reasons.items())
+
+
+def _time_text(dtype: pl.DataType, column: str, *, relative: bool) -> pl.Expr:
+    """Write instants as days since the start of a log, or as dates."""
+    time = pl.col(column)
+    if relative:
+        return pl.format("day {}", (time.cast(pl.Datetime("us")).dt.timestamp("us") / US_PER_DAY).round(1)).alias(
+            column
+        )
+    return time.dt.strftime("%Y-%m-%d" if dtype == pl.Date else "%Y-%m-%d %H:%M")
 
 
 def section_of(item: Characterization) -> str:
