@@ -42,12 +42,12 @@ MODULES: Final[Mapping[str, str]] = {
     **dict.fromkeys(("summary", "headline"), "overview"),
     **dict.fromkeys(("fits", "tails"), "durations"),
     "sharing": "demand",
-    "burstiness": "arrivals",
+    "bursts": "arrivals",
     **dict.fromkeys(("delays", "waiting"), "queueing"),
     **dict.fromkeys(("waste", "failures"), "outcomes"),
-    **dict.fromkeys(("concentration", "recurrence", "vc_load"), "tenants"),
+    **dict.fromkeys(("inequality", "recurring", "vc_load"), "tenants"),
     **dict.fromkeys(("running", "fragmentation", "node_states", "device_use"), "utilization"),
-    "nearest_history": "predictability",
+    "look_back": "predictability",
 }
 #: What opens its section; the others follow in the order of their registration.
 FIRST: Final = frozenset({"summary", "duration_cdf", "queueing_delay_cdf", "running_gpus", "status"})
