@@ -20,7 +20,8 @@ from analysis.trace import Trace, TraceMeta
 
 # What an axis may be labelled with: a unit in brackets, a count of something, or names of categories.
 HAS_UNIT = re.compile(
-    r"\((%|s|h|days|log scale|h, local time|h, log scale|UTC, from \d{4}-\d\d-\d\d|log of seconds; x = factor)\)$"
+    r"\((%|s|h|days|log scale|h, local time|h, log scale|UTC, from \d{4}-\d\d-\d\d|log of seconds; x = factor"
+    r"|log of seconds; dashed = factor 2|0 = first)\)$"
     r"|^Jobs submitted per "
 )
 COUNTS_AND_NAMES = {
@@ -34,14 +35,17 @@ COUNTS_AND_NAMES = {
     "Prediction",
     "Base → policy, cluster",
     "Log",
+    "Autocorrelation of hourly submissions",
+    "What is known of a job",
+    "Ended jobs looked at",
 }
 
 
 def _trace() -> Trace:
     start = datetime(2024, 3, 1, tzinfo=UTC)
     rows = []
-    for number in range(60):
-        submit = start + timedelta(hours=5 * number, minutes=number)
+    for number in range(240):
+        submit = start + timedelta(hours=2 * number, minutes=number)
         wait, run = float(number % 7) * 50, 10.0 * 1.2**number % 90_000 + 1
         begin = submit + timedelta(seconds=wait)
         rows.append(
