@@ -12,7 +12,7 @@ from analysis.plots.distributions import bucket_label
 from analysis.plots.registry import figure
 from analysis.plots.style import INK, duration_axis, legend, line_style, new_axes, share_axis, style_axes
 
-__all__ = ["plot_duration_fits", "plot_duration_tail"]
+__all__ = ["plot_duration_fits", "plot_duration_tail_fits"]
 
 #: A family has the same colour in every figure of every log.
 NAMES: Final = {
@@ -66,7 +66,7 @@ def plot_duration_fits(table: pl.DataFrame, *, ax: Axes | None = None) -> Axes:
 
 
 @figure(
-    "duration_tail",
+    "duration_tail_fits",
     table="duration_fit_curves",
     title="Longest jobs and fitted distributions",
     caption=(
@@ -75,7 +75,7 @@ def plot_duration_fits(table: pl.DataFrame, *, ax: Axes | None = None) -> Axes:
     ),
     height_in=_height,
 )
-def plot_duration_tail(table: pl.DataFrame, *, ax: Axes | None = None) -> Axes:
+def plot_duration_tail_fits(table: pl.DataFrame, *, ax: Axes | None = None) -> Axes:
     """Draw the share of the jobs that run longer, observed and fitted; see `plot_duration_fits`."""
     ax = ax or new_axes(height_in=HEIGHT_IN)
     _draw(ax, table, beyond=True)
