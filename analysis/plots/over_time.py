@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from analysis.plots.registry import Tables, figure
 from analysis.plots.style import INK, PALETTE, SMALL_PT, legend, line_style, log_label, new_axes, style_axes
 
-__all__ = ["plot_arrivals_by_hour", "plot_arrivals_over_time", "plot_running_gpus"]
+__all__ = ["bin_text", "plot_arrivals_by_hour", "plot_arrivals_over_time", "plot_running_gpus", "time_axis"]
 
 WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 #: A log that counts from its own start is stored as instants just after 1970.
@@ -85,7 +85,7 @@ def _hours_compared(tables: Mapping[str, pl.DataFrame], *, ax: Axes) -> Axes:
     return style_axes(ax)
 
 
-def _time_axis(ax: Axes, times: pl.Series) -> NDArray[Any]:
+def time_axis(ax: Axes, times: pl.Series) -> NDArray[Any]:
     """Positions of the instants, and the axis for them: dates, or days for a log that counts from its start."""
     if times[0].year >= FIRST_REAL_YEAR:
         # 3 and 7 leave no gap: six steps of the longest interval of a unit reach three of the next larger unit.
@@ -100,7 +100,8 @@ def _time_axis(ax: Axes, times: pl.Series) -> NDArray[Any]:
     return days
 
 
-def _bin_text(table: pl.DataFrame) -> str:
+def bin_text(table: pl.DataFrame) -> str:
+    """Length of the bins of a table over time, in words."""
     width = float(table["bin_s"][0])
     for size, unit in ((S_PER_DAY, "day"), (3600.0, "hour"), (60.0, "minute")):
         if width >= size:
@@ -131,12 +132,12 @@ def plot_arrivals_over_time(table: pl.DataFrame, *, ax: Axes | None = None) -> A
         The axes drawn into.
     """
     ax = ax or new_axes()
-    places = _time_axis(ax, table["time"])
+    places = time_axis(ax, table["time"])
     counts = table["num_jobs"].to_numpy()
     ax.fill_between(places, counts, step="post", color=PALETTE[0], alpha=0.35, linewidth=0)
     ax.step(places, counts, where="post", color=PALETTE[0], linewidth=1.0)
     ax.set_ylim(bottom=0)
-    ax.set_ylabel(f"Jobs submitted per {_bin_text(table)}")
+    ax.set_ylabel(f"Jobs submitted per {bin_text(table)}")
     ax.yaxis.set_major_formatter("{x:,.0f}")
     return style_axes(ax)
 
@@ -165,7 +166,7 @@ def plot_running_gpus(table: pl.DataFrame, *, ax: Axes | None = None, total_gpus
         The axes drawn into.
     """
     ax = ax or new_axes()
-    places = _time_axis(ax, table["time"])
+    places = time_axis(ax, table["time"])
     ax.fill_between(
         places,
         table["mean_gpus"].to_numpy(),
@@ -173,7 +174,7 @@ def plot_running_gpus(table: pl.DataFrame, *, ax: Axes | None = None, total_gpus
         color=PALETTE[0],
         alpha=0.35,
         linewidth=0,
-        label=f"mean per {_bin_text(table)}",
+        label=f"mean per {bin_text(table)}",
     )
     ax.step(places, table["max_gpus"].to_numpy(), where="post", color=PALETTE[3], linewidth=0.9, label="highest")
     if total_gpus:

@@ -22,6 +22,7 @@ __all__ = [
     "bar_style",
     "duration_axis",
     "duration_text",
+    "duration_y_axis",
     "legend",
     "line_style",
     "log_label",
@@ -155,6 +156,20 @@ def duration_axis(ax: Axes, *, label: str, largest: float) -> None:
     ax.xaxis.set_minor_locator(NullLocator())
     ax.xaxis.set_major_formatter(FuncFormatter(short_duration))
     ax.set_xlabel(label)
+
+
+def duration_y_axis(ax: Axes, *, label: str) -> None:
+    """Make the y axis a logarithmic one of durations, from a tick below the lowest value to one above the highest."""
+    ax.set_yscale("log")
+    low, high = ax.get_ylim()
+    ax.set_ylim(
+        max((tick for tick in DURATION_TICKS if tick <= low), default=DURATION_TICKS[0]),
+        min((tick for tick in DURATION_TICKS if tick >= high), default=high),
+    )
+    ax.yaxis.set_major_locator(FixedLocator(list(DURATION_TICKS)))
+    ax.yaxis.set_minor_locator(NullLocator())
+    ax.yaxis.set_major_formatter(FuncFormatter(short_duration))
+    ax.set_ylabel(label)
 
 
 def share_axis(ax: Axes, *, label: str, axis: str = "y", largest: float | None = None) -> None:
