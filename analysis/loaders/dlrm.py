@@ -122,7 +122,8 @@ def _censored(cells: pl.DataFrame, end_s: float | None) -> pl.DataFrame:
         .then(pl.lit("right"))
         .otherwise(pl.lit("none"))
     )
-    ran = end.fill_null(end_s) - start.fill_null(0.0)
+    # Without any time in the file its end is not known, nor is how long its instances ran.
+    ran = end.fill_null(pl.lit(end_s, dtype=pl.Float64)) - start.fill_null(0.0)
     return cells.with_columns(
         censoring=censoring,
         duration_s=pl.when(ran >= 0).then(ran),

@@ -75,3 +75,11 @@ def test_the_real_file(real_data):
     extra = jobs["extra"].struct.unnest()
     assert (extra["disk_limit"] != extra["disk_request"]).sum() == 23_201
     assert extra["max_instance_per_node"].min() > 0
+
+
+@pytest.mark.parametrize("rows", [[], [",,", ",,"]])
+def test_a_file_without_any_time_has_no_durations(tmp_path, rows):
+    # Found by the law test: a header only, or no time at all, was a traceback.
+    trace = load("dlrm", write(tmp_path / "t.csv", *rows))
+    assert trace.jobs["duration_s"].to_list() == [None] * len(rows)
+    assert trace.jobs["censoring"].to_list() == ["both"] * len(rows)
