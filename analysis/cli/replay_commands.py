@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -28,6 +29,8 @@ ClusterOption = Annotated[
 NoVcOption = Annotated[bool, typer.Option("--no-vc", help="Ignore virtual clusters: one queue, all nodes.")]
 SHOWN = ("mean_jct_s", "mean_queueing_delay_s", "p95_queueing_delay_s", "max_queue_length", "makespan_s")
 MARKER = "metrics.json"
+#: The log's own schedule, beside the policies.
+RECORDED = "recorded"
 
 
 @app.command()
@@ -35,7 +38,9 @@ def replay(
     trace_folder: Annotated[Path, typer.Argument(metavar="TRACE", help="Trace folder.")],
     output: Annotated[Path, typer.Option("-o", "--output", metavar="DIR", help="Folder for schedules and metrics.")],
     *,
-    policy: Annotated[str, typer.Option(help="Policies, commas between.")] = "fifo,sjf",
+    policy: Annotated[
+        str, typer.Option(help="Policies, commas between; 'recorded' is the log's own schedule.")
+    ] = "fifo,sjf",
     cluster: ClusterOption = None,
     placement: Annotated[str, typer.Option(help="Placements, commas between.")] = "consolidate",
     predictor: Annotated[
@@ -48,17 +53,19 @@ def replay(
 
     Example: hindcast replay philly --policy fifo,sjf,easy --cluster 52x8 --no-vc -o replays
     """
-    from analysis.replay import PLACEMENTS, POLICIES
+    from analysis.replay import PLACEMENTS, POLICIES, recorded
     from analysis.replay import replay as run
     from analysis.trace import Trace, write_folder
 
-    policies = _known(policy, POLICIES, kind="scheduling policy", option="--policy")
+    policies = _known(policy, [*POLICIES, RECORDED], kind="scheduling policy", option="--policy")
     placements = _known(placement, PLACEMENTS, kind="placement", option="--placement")
     trace = Trace.read(trace_folder)
     site = choose_cluster(trace, cluster)
     jobs, columns, notes = _with_predictions(trace, split_names(predictor, option="--predictor"))
-    combos = [(p, name, place) for p in policies for name in columns for place in placements]
+    combos = [(p, name, place) for p in policies if p != RECORDED for name in columns for place in placements]
     results: dict[str, ReplayResult] = {}
+    if RECORDED in policies:
+        results[RECORDED] = recorded(jobs, cluster=site, attempts=trace.attempts)
     with progress("replaying", total=len(combos)) as step:
         for one_policy, name, place in combos:
             label = one_policy if len(columns) * len(placements) == 1 else f"{one_policy}__{name}__{place}"
@@ -72,18 +79,21 @@ def replay(
             )
             step(label)
     rows = [{"schedule": label, **result.metrics()} for label, result in results.items()]
+    table = _fidelity(jobs, results)
 
     def fill(folder: Path) -> None:
         (folder / "schedules").mkdir()
         for label, result in results.items():
             result.schedule.write_parquet(folder / "schedules" / f"{label}.parquet")
-        table = pl.DataFrame(rows, infer_schema_length=None)
-        table.write_parquet(folder / "metrics.parquet")
-        table.write_csv(folder / "metrics.csv")
+        metrics = pl.DataFrame(rows, infer_schema_length=None)
+        metrics.write_parquet(folder / "metrics.parquet")
+        metrics.write_csv(folder / "metrics.csv")
         write_json(rows, folder / MARKER)
+        _write_fidelity(table, folder)
 
     write_folder(output, fill, marker=MARKER)
     show_table([_shown(row) for row in rows], json_to=json_to)
+    show_table(_agreement(table), json_to=json_to)
     notes += _oracle_note(policies, columns)
     notes += [note for result in results.values() for note in (*result.notes, *_rejected(result))]
     for note in dict.fromkeys(notes):
@@ -112,7 +122,37 @@ def choose_cluster(trace: Trace, text: str | None) -> Cluster:
     return Cluster.from_toml(Path(text))
 
 
-def _known(text: str, registry: dict[str, Any], *, kind: str, option: str) -> list[str]:
+def _fidelity(jobs: pl.DataFrame, results: dict[str, ReplayResult]) -> pl.DataFrame | None:
+    """Recorded against simulated waits, where the log says when jobs started and anything was simulated."""
+    from analysis.replay.fidelity import fidelity, recorded_waits
+
+    simulated = {label: result for label, result in results.items() if label != RECORDED}
+    return fidelity(jobs, simulated) if simulated and recorded_waits(jobs).height else None
+
+
+def _write_fidelity(table: pl.DataFrame | None, folder: Path) -> None:
+    if table is None:
+        return
+    from analysis.plots import write_figures
+
+    table.write_parquet(folder / "fidelity.parquet")
+    table.write_csv(folder / "fidelity.csv")
+    (folder / "figures").mkdir()
+    write_figures({"fidelity": table}, folder / "figures", names=["fidelity"])
+
+
+def _agreement(table: pl.DataFrame | None) -> list[dict[str, Any]]:
+    """How like the log each schedule is, over all jobs."""
+    if table is None:
+        return []
+    names = {"policy": "schedule", "num_jobs": "num_jobs", "mean_ratio": "mean_wait_over_recorded"}
+    names |= {name: name for name in ("rank_correlation", "within_2x_share")}
+    return (
+        table.filter(pl.col("group") == "all").select(pl.col(old).alias(new) for old, new in names.items()).to_dicts()
+    )
+
+
+def _known(text: str, registry: Collection[str], *, kind: str, option: str) -> list[str]:
     """Names that the registry has; all unknown ones in one error."""
     names = split_names(text, option=option)
     if unknown := [name for name in names if name not in registry]:
@@ -165,7 +205,7 @@ def _seen(name: str, window: tuple[str | None, str | None], jobs: pl.DataFrame) 
 def _oracle_note(policies: list[str], columns: dict[str, str | None]) -> list[str]:
     from analysis.replay import POLICIES
 
-    knowing = [name for name in policies if POLICIES[name].uses_predictions]
+    knowing = [name for name in policies if name in POLICIES and POLICIES[name].uses_predictions]
     if not knowing or "oracle" not in columns:
         return []
     return [

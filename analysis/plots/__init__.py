@@ -3,6 +3,7 @@
 from analysis.plots.bursts import plot_arrival_autocorrelation, plot_arrival_dispersion
 from analysis.plots.distributions import plot_duration_cdf, plot_duration_cdf_gpu_time, plot_queueing_delay_cdf
 from analysis.plots.drift import plot_weekly_drift
+from analysis.plots.fidelity import plot_fidelity
 from analysis.plots.fits import plot_duration_fits, plot_duration_tail_fits
 from analysis.plots.hardware import plot_allocation_by_type, plot_fragmentation, plot_idle_gpu_hours
 from analysis.plots.inequality import plot_concentration
@@ -41,6 +42,7 @@ __all__ = [
     "plot_duration_fits",
     "plot_duration_predictability",
     "plot_duration_tail_fits",
+    "plot_fidelity",
     "plot_fragmentation",
     "plot_gpu_demand",
     "plot_idle_gpu_hours",

@@ -15,6 +15,7 @@ from analysis import schema
 from analysis.characterize import CHARACTERIZATIONS, characterize
 from analysis.errors import UnknownNameError
 from analysis.plots import FIGURES, render_svg, to_png, write_figures
+from analysis.replay import Cluster, fidelity, replay
 from analysis.report import compare_with_published
 from analysis.trace import Trace, TraceMeta
 from tests.rich_trace import rich_trace
@@ -36,6 +37,7 @@ COUNTS_AND_NAMES = {
     "Prediction",
     "Base → policy, cluster",
     "Log",
+    "Jobs",
     "Autocorrelation of hourly submissions",
     "Week of the log (0 = first)",
     "What is known of a job",
@@ -83,6 +85,12 @@ def _gains() -> pl.DataFrame:
     return table.with_columns(base_mean_jct_s=pl.lit(7200.0), like_for_like=pl.lit(value=True))
 
 
+def _fidelity() -> pl.DataFrame:
+    jobs = TRACE.jobs.filter(pl.col("num_gpus") > 0)
+    site = Cluster.uniform(num_nodes=4, num_gpus=8)
+    return fidelity(jobs, {policy: replay(jobs, cluster=site, policy=policy) for policy in ("fifo", "easy")})
+
+
 TRACE = _trace()
 TABLES = {name: item.table(TRACE) for name, item in CHARACTERIZATIONS.items()} | {
     "scores": pl.DataFrame({"model": ["global_median", "boosted", "broken"], "log_mae": [2.1, 1.05, None]}),
@@ -90,6 +98,7 @@ TABLES = {name: item.table(TRACE) for name, item in CHARACTERIZATIONS.items()} |
         {"duration_s": [10.0, 100.0, None], "predicted_duration_s__boosted": [20.0, 90.0, 3.0]}
     ),
     "gains": _gains(),
+    "fidelity": _fidelity(),
 }
 TABLES["published_comparison"] = compare_with_published({"sixty": TABLES})
 # Sixty jobs without nodes do not fill every table.
