@@ -7,16 +7,13 @@ from typing import Any, Final
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
+from analysis.characterize.count_series import MIN_WINDOWS, Floats, Ints, Windows, autocorrelations, gap_statistics
 from analysis.characterize.cubes import Cube
 from analysis.characterize.hurst import aggregated_variance, local_whittle, without_cycle
 from analysis.characterize.registry import characterization
 
 __all__ = ["ARRIVALS", "arrival_autocorrelation", "arrival_dispersion", "burstiness"]
-
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 #: Jobs by the whole second of their submission (since 1970 UTC).
 ARRIVALS: Final = Cube(
@@ -31,8 +28,7 @@ DAY_S: Final = 86_400
 WEEK_S: Final = 604_800
 #: Groups with fewer jobs are left out.
 MIN_JOBS: Final = 100
-#: An index of dispersion needs this many windows, an autocorrelation this many times its lag.
-MIN_WINDOWS: Final = 20
+#: An autocorrelation needs a log of this many times its lag.
 MIN_SPANS: Final = 3
 #: The Hurst parameter is that of the counts in windows of this length, at least this many; the week is taken out of
 #: logs of at least four weeks.
@@ -66,70 +62,6 @@ NOTE: Final = (
 )
 
 
-def gap_statistics(second: Ints, count: Ints) -> tuple[float, float | None]:
-    """Mean gap between arrivals [s] and its coefficient of variation; jobs of one second have gaps of 0.
-
-    Examples
-    --------
-    >>> gap_statistics(np.array([0, 10, 40]), np.array([1, 1, 1]))  # gaps 10 and 30
-    (20.0, 0.5)
-    """
-    num_gaps = int(count.sum()) - 1
-    gaps = np.diff(second).astype(np.float64)
-    mean = float(gaps.sum()) / num_gaps
-    if mean <= 0:
-        return mean, None
-    variance = float(gaps @ gaps) / num_gaps - mean**2
-    return mean, float(np.sqrt(max(variance, 0.0)) / mean)
-
-
-def dispersion(second: Ints, count: Ints, window_s: int) -> dict[str, Any] | None:
-    """Index of dispersion of the counts in whole windows from the first arrival on; null with too few windows.
-
-    Variance (of a sample) over mean: 1 for a Poisson process at every window, growing with the window for a bursty one.
-    """
-    num_windows = int(second[-1] - second[0] + 1) // window_s
-    if num_windows < MIN_WINDOWS:
-        return None
-    place = (second - second[0]) // window_s
-    held = place < num_windows
-    # Empty windows add nothing to the sums, so that only the others are made.
-    starts = np.flatnonzero(np.diff(place[held], prepend=-1))
-    counts = np.add.reduceat(count[held], starts).astype(np.float64)
-    mean = float(counts.sum()) / num_windows
-    variance = (float(counts @ counts) - num_windows * mean**2) / (num_windows - 1)
-    return {"window_s": float(window_s), "num_windows": num_windows, "mean_jobs": mean, "idc": variance / mean}
-
-
-def series_of(second: Ints, count: Ints, window_s: int) -> Floats:
-    """Counts in whole windows from the first arrival on, empty ones included."""
-    num_windows = int(second[-1] - second[0] + 1) // window_s
-    place = (second - second[0]) // window_s
-    series: Floats = np.bincount(place, weights=count, minlength=num_windows)[:num_windows].astype(np.float64)
-    return series
-
-
-def autocorrelations(series: Floats, largest: int) -> Floats:
-    """Autocorrelation at lags 0 to ``largest`` (the usual estimate, divided by n); empty for a constant series.
-
-    References
-    ----------
-    .. [1] G. E. P. Box and G. M. Jenkins, "Time Series Analysis: Forecasting and Control", 1976, section 2.1.5.
-
-    Examples
-    --------
-    >>> autocorrelations(np.array([1.0, -1.0, 1.0, -1.0]), 1).round(9).tolist()
-    [1.0, -0.75]
-    """
-    centred = series - series.mean() if len(series) else series
-    if not np.any(centred):
-        return np.empty(0)
-    size = 1 << (2 * len(series) - 1).bit_length()
-    products = np.fft.irfft(np.abs(np.fft.rfft(centred, size)) ** 2, size)[: largest + 1]
-    result: Floats = products / products[0]
-    return result
-
-
 def _table(
     arrivals: pl.DataFrame,
     by: tuple[str, ...],
@@ -138,8 +70,7 @@ def _table(
     columns: Mapping[str, pl.DataType],
 ) -> pl.DataFrame:
     schema = {**{name: arrivals.schema[name] for name in by}, **columns}
-    ordered = arrivals.sort([*by, "second"], nulls_last=True)
-    parts = ordered.partition_by(by, as_dict=True, maintain_order=True) if by else {(): ordered}
+    parts = arrivals.partition_by(by, as_dict=True, maintain_order=True) if by else {(): arrivals}
     rows = []
     for key, part in parts.items():
         count = part["num_jobs"].to_numpy()
@@ -190,14 +121,15 @@ def burstiness(arrivals: pl.DataFrame, *, by: tuple[str, ...] = ()) -> pl.DataFr
 def _burstiness(second: Ints, count: Ints) -> Iterator[dict[str, Any]]:
     mean, variation = gap_statistics(second, count)
     row: dict[str, Any] = {"num_jobs": int(count.sum()), "mean_gap_s": mean, "gap_cv": variation}
+    windows = Windows(second, count)
     for name, window in NAMED_WINDOWS_S.items():
-        found = dispersion(second, count, window)
+        found = windows.dispersion(window)
         row[name] = found["idc"] if found else None
-    hourly = series_of(second, count, HOUR_S)
+    hourly = windows.series(HOUR_S)
     correlation = autocorrelations(hourly, max(NAMED_LAGS_H.values()))
     for name, lag in NAMED_LAGS_H.items():
         row[name] = float(correlation[lag]) if len(correlation) > lag and len(hourly) >= MIN_SPANS * lag else None
-    yield row | _self_similarity(series_of(second, count, HURST_WINDOW_S))
+    yield row | _self_similarity(windows.series(HURST_WINDOW_S))
 
 
 def _self_similarity(series: Floats) -> dict[str, float | None]:
@@ -244,7 +176,8 @@ def arrival_dispersion(arrivals: pl.DataFrame, *, by: tuple[str, ...] = ()) -> p
 
 
 def _dispersions(second: Ints, count: Ints) -> Iterator[dict[str, Any]]:
-    found = (dispersion(second, count, window) for window in WINDOWS_S)
+    windows = Windows(second, count)
+    found = (windows.dispersion(window) for window in WINDOWS_S)
     return (row for row in found if row is not None)
 
 
@@ -279,7 +212,7 @@ def arrival_autocorrelation(arrivals: pl.DataFrame, *, by: tuple[str, ...] = ())
 
 
 def _lags(second: Ints, count: Ints) -> Iterator[dict[str, Any]]:
-    hourly = series_of(second, count, HOUR_S)
+    hourly = Windows(second, count).series(HOUR_S)
     largest = min(LARGEST_LAG_H, len(hourly) // MIN_SPANS)
     chance = 1.96 / max(len(hourly), 1) ** 0.5
     correlation = autocorrelations(hourly, largest) if largest >= 1 else np.empty(0)

@@ -72,7 +72,7 @@ JOB_GROUPS: Final = Cube(
 
 @dataclass(frozen=True)
 class GroupedJobs:
-    """Jobs of some groups by bin, sorted by group and bin.
+    """Jobs of some groups by bin, sorted by group and bin; a bin may come more than once.
 
     Attributes
     ----------
@@ -174,8 +174,7 @@ def grouped_jobs(cube: pl.DataFrame, grouping: str, by: Sequence[str]) -> Iterat
     key = pl.lit(0, pl.UInt64) if grouping == "none" else pl.col(f"key_{grouping}")
     outer = [*by, "kind"]
     known = cube.select(*outer, "bin", "num_jobs", "sum_gpu_us", key.alias("key")).filter(pl.col("key").is_not_null())
-    summed = known.group_by([*outer, "key", "bin"]).agg(pl.col("num_jobs", "sum_gpu_us").sum())
-    parts = summed.sort([*outer, "key", "bin"]).partition_by(outer, as_dict=True, maintain_order=True)
+    parts = known.sort([*outer, "key", "bin"]).partition_by(outer, as_dict=True, maintain_order=True)
     for name, part in parts.items():
         codes = part["key"].rle_id().to_numpy().astype(np.int64)
         starts = np.flatnonzero(np.diff(codes, prepend=-1))

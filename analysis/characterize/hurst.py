@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 import numpy as np
@@ -44,8 +45,6 @@ def local_whittle(series: Floats) -> tuple[float, float]:
     >>> bool(abs(estimate - 0.5) < 3 * error)
     True
     """
-    from scipy import optimize
-
     num_used = int(len(series) ** BANDWIDTH)
     place = np.arange(1, num_used + 1)
     power = np.abs(np.fft.rfft(series - series.mean())[1 : num_used + 1]) ** 2
@@ -55,8 +54,16 @@ def local_whittle(series: Floats) -> tuple[float, float]:
         slope = 2 * hurst - 1
         return float(np.log(np.mean(power * np.exp(slope * log_frequency))) - slope * log_frequency.mean())
 
-    found = optimize.minimize_scalar(loss, bounds=(0.01, 1.49), method="bounded", options={"xatol": 1e-6})
-    return float(found.x), 1 / (2 * num_used**0.5)
+    return _lowest(loss, low=0.01, high=1.49), 1 / (2 * num_used**0.5)
+
+
+def _lowest(loss: Callable[[float], float], *, low: float, high: float) -> float:
+    """Place of the minimum of a convex function, by golden sections."""
+    golden = (5**0.5 - 1) / 2
+    while high - low > 1e-7:
+        left, right = high - golden * (high - low), low + golden * (high - low)
+        low, high = (low, right) if loss(left) <= loss(right) else (left, high)
+    return (low + high) / 2
 
 
 def aggregated_variance(series: Floats) -> float | None:

@@ -11,10 +11,9 @@ import pytest
 from analysis.characterize.bursts import (
     arrival_autocorrelation,
     arrival_dispersion,
-    autocorrelations,
     burstiness,
-    gap_statistics,
 )
+from analysis.characterize.count_series import autocorrelations, gap_statistics
 from analysis.characterize.hurst import aggregated_variance, local_whittle, without_cycle
 
 MONDAY_US = int(datetime(2024, 1, 1, tzinfo=UTC).timestamp()) * 1_000_000
