@@ -7,8 +7,8 @@ from typing import Any, Final
 
 import polars as pl
 
-from analysis.characterize.buckets import KINDS, conform, grouped_schema
-from analysis.characterize.cubes import GROUPS, Cube
+from analysis.characterize.buckets import BUCKETS, GPU_BUCKETS, conform, grouped_schema
+from analysis.characterize.inputs import DURATIONS, GPUS, WAITS
 from analysis.characterize.registry import characterization
 from analysis.characterize.running import known_gpus
 from analysis.characterize.weighted import counted_quantile
@@ -23,6 +23,8 @@ FOLDED: Final = {
     "cancelled": ("cancelled",),
     "failed": ("failed", "timeout", "node_fail"),
 }
+#: Buckets of all jobs, and of those of a kind.
+KINDS: Final = {"all": BUCKETS, "cpu": ("0",), "gpu": GPU_BUCKETS}
 COUNTS: Final = {name: pl.Int64() for name in ("num_jobs", "num_cpu_jobs", "num_gpu_jobs")}
 HEADLINE_SCHEMA: Final = {
     "trace": pl.String(),
@@ -40,29 +42,6 @@ HEADLINE_SCHEMA: Final = {
     **{f"{outcome}_gpu_time_share": pl.Float64() for outcome in FOLDED},
 }
 
-#: Jobs by kind and one value: how long they ran, how long they waited, how many GPUs they asked for, how they ended.
-RUNS: Final = Cube(
-    "headline durations",
-    keys={"kind": pl.col("kind"), "value": pl.col("run_s")},
-    values={"num_jobs": pl.len().cast(pl.Int64)},
-)
-DELAYS: Final = Cube(
-    "headline delays",
-    keys={"kind": pl.col("kind"), "value": pl.col("wait_s")},
-    values={"num_jobs": pl.len().cast(pl.Int64)},
-    where=pl.col("has_times"),
-)
-SIZES: Final = Cube(
-    "headline sizes",
-    keys={"kind": pl.col("kind"), "value": pl.col("milli_gpus")},
-    values={"num_jobs": pl.len().cast(pl.Int64)},
-)
-ENDS: Final = Cube(
-    "headline outcomes",
-    keys={"kind": pl.col("kind"), "status": GROUPS["status"]},
-    values={"num_jobs": pl.len().cast(pl.Int64), "sum_gpu_us": pl.col("gpu_us").sum()},
-)
-
 
 def _options(trace: Trace) -> dict[str, Any]:
     return {"name": trace.meta.name, "total_gpus": known_gpus(trace)}
@@ -70,7 +49,7 @@ def _options(trace: Trace) -> dict[str, Any]:
 
 @characterization(
     "headline",
-    inputs=(RUNS, DELAYS, SIZES, ENDS),
+    inputs=(DURATIONS, WAITS, GPUS),
     title="Headline figures, as published for other clusters",
     definition=(
         "One row in the form of the published summaries of Helios, Philly, PAI, Seren and Kalos: means and medians of "
@@ -84,10 +63,9 @@ def _options(trace: Trace) -> dict[str, Any]:
     ),
 )
 def headline_figures(
-    runs: pl.DataFrame,
-    delays: pl.DataFrame,
-    sizes: pl.DataFrame,
-    ends: pl.DataFrame,
+    durations: pl.DataFrame,
+    waits: pl.DataFrame,
+    gpus: pl.DataFrame,
     *,
     by: tuple[str, ...] = (),
     name: str = "",
@@ -110,11 +88,13 @@ def headline_figures(
         completed, cancelled and failed shares of all, CPU and GPU jobs; GPU-seconds and shares of GPU time.
     """
     schema = grouped_schema(by, HEADLINE_SCHEMA)
-    parts = [_shares(ends, by)]
-    for cube, what in ((runs, "duration_s"), (delays, "queueing_delay_s")):
-        parts += [_measures(cube, by, kind=kind, what=f"{kind}_{what}") for kind in ("gpu", "cpu")]
-    in_gpus = sizes.with_columns(pl.col("value") / 1000)
-    parts.append(_measures(in_gpus, by, kind="gpu", what="gpus"))
+    parts = [_shares(durations, by)]
+    for cube, value in ((durations, "duration_s"), (waits, "queueing_delay_s")):
+        parts += [
+            _measures(cube, by, value=value, buckets=KINDS[kind], what=f"{kind}_{value}") for kind in ("gpu", "cpu")
+        ]
+    sizes = gpus.filter(pl.col("milli_gpus") > 0).with_columns(bucket=pl.lit("all"), gpus=pl.col("milli_gpus") / 1000)
+    parts.append(_measures(sizes, by, value="gpus", buckets=("all",), what="gpus"))
     table = parts[0]
     for part in parts[1:]:
         table = table.join(part, on=by, how="left", nulls_equal=True) if by else table.hstack(part)
@@ -124,30 +104,31 @@ def headline_figures(
     return conform(table.sort(by) if by else table, schema)
 
 
-def _measures(cube: pl.DataFrame, by: Sequence[str], *, kind: str, what: str) -> pl.DataFrame:
-    value, count = pl.col("value"), pl.col("num_jobs")
-    known = cube.filter((pl.col("kind").cast(pl.String) == kind) & value.is_not_null()).sort([*by, "value"])
+def _measures(cube: pl.DataFrame, by: Sequence[str], *, value: str, buckets: Sequence[str], what: str) -> pl.DataFrame:
+    held, count = pl.col(value), pl.col("num_jobs")
+    known = cube.filter(pl.col("bucket").cast(pl.String).is_in(buckets) & held.is_not_null())
+    counted = known.group_by([*by, value]).agg(count.sum()).sort([*by, value])
     measures = {
-        f"mean_{what}": pl.when(count.sum() > 0).then((value * count).sum() / count.sum()),
-        f"median_{what}": counted_quantile("value", "num_jobs", 0.5),
-        f"max_{what}": value.max(),
+        f"mean_{what}": pl.when(count.sum() > 0).then((held * count).sum() / count.sum()),
+        f"median_{what}": counted_quantile(value, "num_jobs", 0.5),
+        f"max_{what}": held.max(),
     }
-    return known.group_by(by, maintain_order=True).agg(**measures) if by else known.select(**measures)
+    return counted.group_by(by, maintain_order=True).agg(**measures) if by else counted.select(**measures)
 
 
-def _shares(ends: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
+def _shares(cube: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
     count, work = pl.col("num_jobs"), pl.col("sum_gpu_us")
-    kind, status = pl.col("kind").cast(pl.String), pl.col("status").cast(pl.String)
+    bucket, status = pl.col("bucket").cast(pl.String), pl.col("status").cast(pl.String)
     measures = {"num_jobs": count.sum()}
-    measures |= {f"num_{name}_jobs": count.filter(kind == name).sum() for name in ("cpu", "gpu")}
-    for group, members in (("all", KINDS), ("cpu", ("cpu",)), ("gpu", ("gpu",))):
-        total = count.filter(kind.is_in(members)).sum()
+    measures |= {f"num_{kind}_jobs": count.filter(bucket.is_in(KINDS[kind])).sum() for kind in ("cpu", "gpu")}
+    for kind, members in KINDS.items():
+        total = count.filter(bucket.is_in(members)).sum()
         for outcome, statuses in FOLDED.items():
-            held = count.filter(kind.is_in(members) & status.is_in(statuses)).sum()
-            measures[f"{group}_{outcome}_share"] = pl.when(total > 0).then(held / total)
+            held = count.filter(bucket.is_in(members) & status.is_in(statuses)).sum()
+            measures[f"{kind}_{outcome}_share"] = pl.when(total > 0).then(held / total)
     all_time = work.sum()
     for outcome, statuses in FOLDED.items():
         held = work.filter(status.is_in(statuses)).sum()
         measures[f"{outcome}_gpu_s"] = held / US_PER_S
         measures[f"{outcome}_gpu_time_share"] = pl.when(all_time > 0).then(held / all_time)
-    return ends.group_by(by).agg(**measures) if by else ends.select(**measures)
+    return cube.group_by(by).agg(**measures) if by else cube.select(**measures)

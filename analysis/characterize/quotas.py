@@ -9,20 +9,12 @@ import polars as pl
 from numpy.typing import NDArray
 
 from analysis.characterize.buckets import conform
-from analysis.characterize.cubes import GROUPS, Cube
-from analysis.characterize.inputs import CHANGES
-from analysis.characterize.running import Sweep
 from analysis.trace import Trace
 
-__all__ = ["QUOTAS", "VC_CHANGES", "free_of_quota", "gpu_quotas", "of_all_groups"]
+__all__ = ["QUOTAS", "gpu_quotas", "mean_quota", "quota_at"]
 
 #: ``vc`` null = the whole cluster; the first row of each holds for all time before it, too.
 QUOTAS: Final = {"vc": pl.String(), "time_us": pl.Int64(), "milli_gpus": pl.Int64()}
-
-#: Changes of the GPUs in use in each virtual cluster; see `analysis.characterize.intervals`.
-VC_CHANGES: Final = Cube(
-    "changes of vcs", keys={"vc": GROUPS["vc"], "time_us": pl.col("time_us")}, values=CHANGES.values, table="changes"
-)
 
 
 def gpu_quotas(trace: Trace) -> pl.DataFrame:
@@ -65,25 +57,25 @@ def _table(*parts: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def of_all_groups(changes: pl.DataFrame, keys: list[str]) -> pl.DataFrame:
-    """Changes of all groups together: whoever is asked about, all jobs hold GPUs."""
-    values = [name for name in changes.columns if name.startswith(("sum_", "num_"))]
-    return changes.group_by(keys).agg(pl.col(values).sum()).sort(keys)
-
-
-def free_of_quota(sweep: Sweep, quota: pl.DataFrame) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    """Instants at which a quota or its use changes, the quota and what is in use from each on [thousandths of a GPU].
-
-    Parameters
-    ----------
-    sweep : Sweep
-        GPUs in use.
-    quota : DataFrame
-        Rows of one virtual cluster (or of the whole) of ``QUOTAS``; at least one, sorted by time.
-    """
+def quota_at(quota: pl.DataFrame, times_us: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Quota from each instant on [thousandths of a GPU]; ``quota``: rows of one name of ``QUOTAS``, at least one."""
     changed, milli = quota["time_us"].to_numpy(), quota["milli_gpus"].to_numpy()
-    inside = (changed > sweep.times[0]) & (changed < sweep.last_us)
-    times = np.union1d(sweep.times, changed[inside])
-    held = sweep.milli[np.searchsorted(sweep.times, times, side="right") - 1]
-    place = np.maximum(np.searchsorted(changed, times, side="right") - 1, 0)
-    return times, milli[place], held
+    at: NDArray[np.int64] = milli[np.maximum(np.searchsorted(changed, times_us, side="right") - 1, 0)]
+    return at
+
+
+def mean_quota(quota: pl.DataFrame, edges_us: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Time-weighted mean of a quota between each two instants [GPUs].
+
+    Examples
+    --------
+    >>> quota = pl.DataFrame([("x", 0, 2000), ("x", 60, 4000)], schema=QUOTAS, orient="row")
+    >>> mean_quota(quota, np.array([0, 40, 80])).tolist()
+    [2.0, 3.0]
+    """
+    inside = quota["time_us"].to_numpy()
+    inside = inside[(inside > edges_us[0]) & (inside < edges_us[-1])]
+    times = np.union1d(edges_us, inside)
+    reached = np.concatenate([[0.0], np.cumsum(quota_at(quota, times[:-1]) * np.diff(times).astype(np.float64))])
+    means: NDArray[np.float64] = np.diff(np.interp(edges_us, times, reached)) / np.diff(edges_us) / 1000
+    return means

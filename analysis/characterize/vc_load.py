@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from analysis.characterize.buckets import MAX_BINS, bin_width, conform, grouped_schema
+from analysis.characterize.buckets import MAX_BINS, conform, grouped_schema
 from analysis.characterize.cubes import GROUPS
 from analysis.characterize.demand import share_of
 from analysis.characterize.prepare import Facts
-from analysis.characterize.quotas import QUOTAS, VC_CHANGES, free_of_quota, gpu_quotas
+from analysis.characterize.quotas import QUOTAS, gpu_quotas, mean_quota
 from analysis.characterize.registry import characterization
-from analysis.characterize.running import Sweep, Window, meta_window, sweeps
+from analysis.characterize.running import Window, meta_window
+from analysis.characterize.ticks import TICKS, TickSweep, tick_sweeps
+from analysis.characterize.utilization import PEAK_NOTE
 from analysis.metrics import S_PER_H, US_PER_S
 from analysis.schema import TIME
 from analysis.trace import Trace
@@ -53,54 +54,29 @@ HELIOS: Final = "Q. Hu et al., SC 2021, section 3 (utilization of VCs), doi:10.1
 FloatArray = NDArray[np.float64]
 
 
-@dataclass(frozen=True)
-class _Load:
-    """GPUs in use and the quota of one virtual cluster [GPUs] from each instant to the next."""
-
-    edges: NDArray[np.int64]
-    held: FloatArray
-    quota: FloatArray | None
-
-    @classmethod
-    def of(cls, sweep: Sweep, quota: pl.DataFrame) -> _Load:
-        if not quota.height:
-            return cls(np.append(sweep.times, sweep.last_us), sweep.milli / 1000, None)
-        times, milli, held = free_of_quota(sweep, quota)
-        return cls(np.append(times, sweep.last_us), held / 1000, milli / 1000)
-
-    def mean(self, values: FloatArray) -> float:
-        """Time-weighted mean."""
-        return float(np.average(values, weights=np.diff(self.edges)))
-
-    def binned(self, values: FloatArray, bins: NDArray[np.int64]) -> FloatArray:
-        """Time-weighted mean of each bin."""
-        reached = np.concatenate([[0.0], np.cumsum(values * np.diff(self.edges))])
-        means: FloatArray = np.diff(np.interp(bins, self.edges, reached)) / np.diff(bins)
-        return means
-
-
 def _options(trace: Trace) -> dict[str, Any]:
     return {"window": meta_window(trace), "quotas": gpu_quotas(trace)}
 
 
 def _loads(
-    changes: pl.DataFrame, by: tuple[str, ...], facts: Facts, window: Window, quotas: pl.DataFrame | None
-) -> Iterator[tuple[dict[str, Any], Sweep, _Load]]:
-    """Load of each virtual cluster that has a name and jobs, by group."""
+    ticks: pl.DataFrame, by: tuple[str, ...], facts: Facts, window: Window, quotas: pl.DataFrame | None
+) -> Iterator[tuple[dict[str, Any], TickSweep, FloatArray | None]]:
+    """Use and quota (null = not known) in every tick of each virtual cluster that has a name and jobs, by group."""
     known = pl.DataFrame(schema=QUOTAS) if quotas is None else quotas
-    named = changes.filter(pl.col("vc").is_not_null())
-    for group, sweep in sweeps(named, by=(*by, "vc"), facts=facts, window=window):
-        yield group, sweep, _Load.of(sweep, known.filter(pl.col("vc") == group["vc"]))
+    named = ticks.filter(pl.col("vc").is_not_null())
+    for group, sweep in tick_sweeps(named, keys=(*by, "vc"), facts=facts, window=window):
+        quota = known.filter(pl.col("vc") == group["vc"])
+        yield group, sweep, mean_quota(quota, sweep.edges) if quota.height else None
 
 
 @characterization(
     "vc_load",
-    inputs=(VC_CHANGES,),
+    inputs=(TICKS,),
     title="Load of the virtual clusters",
     definition=(
-        "GPUs in use by the jobs of each virtual cluster over the whole window, time-weighted, and their share of "
-        "its quota (from the nodes, or from the quotas over time). over_quota_time_share: time with more in use than "
-        "the quota. idle_time_share: time with none. Virtual clusters without any GPU job are not listed."
+        "GPUs in use by the jobs of each virtual cluster over the whole window, time-weighted, and their share of its "
+        "quota (from the nodes, or from the quotas over time). over_quota_time_share: ticks with more in use than the "
+        f"quota. idle_time_share: ticks with none. {PEAK_NOTE} Virtual clusters without any GPU job are not listed."
     ),
     source=HELIOS,
     needs=("vc", "start_time", "num_gpus"),
@@ -109,7 +85,7 @@ def _loads(
     own_groups=("vc",),
 )
 def loads_of_vcs(
-    changes: pl.DataFrame,
+    ticks: pl.DataFrame,
     *,
     by: tuple[str, ...] = (),
     facts: Facts,
@@ -133,25 +109,22 @@ def loads_of_vcs(
         or 0.
     """
     rows = []
-    for group, sweep, load in _loads(changes, by, facts, window, quotas):
-        hours = float(load.edges[-1] - load.edges[0]) / US_PER_S / S_PER_H
-        mean = load.mean(load.held)
+    for group, sweep, quota in _loads(ticks, by, facts, window, quotas):
+        mean = sweep.mean()
         row = {
             **group,
             "num_jobs": sweep.num_jobs,
             "mean_gpus": mean,
-            "peak_gpus": float(load.held.max()),
-            "gpu_hours": mean * hours,
-            "idle_time_share": load.mean((load.held == 0).astype(float)),
+            "peak_gpus": float(sweep.held.max()),
+            "gpu_hours": mean * float(sweep.edges[-1] - sweep.edges[0]) / US_PER_S / S_PER_H,
+            "idle_time_share": sweep.mean((sweep.held == 0).astype(float)),
         }
-        if load.quota is not None and load.mean(load.quota) > 0:
-            quota = load.mean(load.quota)
-            has_any = load.quota > 0
+        if quota is not None and quota.any():
             row |= {
-                "quota_gpus": quota,
-                "mean_load": mean / quota,
-                "peak_load": float((load.held[has_any] / load.quota[has_any]).max()),
-                "over_quota_time_share": load.mean((load.held > load.quota).astype(float)),
+                "quota_gpus": sweep.mean(quota),
+                "mean_load": mean / sweep.mean(quota),
+                "peak_load": float((sweep.held[quota > 0] / quota[quota > 0]).max()),
+                "over_quota_time_share": sweep.mean((sweep.held > quota * (1 + 1e-9)).astype(float)),
             }
         rows.append(row)
     schema = grouped_schema(by, VC_SCHEMA)
@@ -161,7 +134,7 @@ def loads_of_vcs(
 
 @characterization(
     "vc_imbalance",
-    inputs=(VC_CHANGES,),
+    inputs=(TICKS,),
     title="Imbalance of the virtual clusters over time",
     definition=(
         "Load (GPUs in use over quota, time-weighted) of the virtual clusters in each bin: its mean, least and most, "
@@ -178,7 +151,7 @@ def loads_of_vcs(
     own_groups=tuple(GROUPS),
 )
 def vc_imbalance(
-    changes: pl.DataFrame,
+    ticks: pl.DataFrame,
     *,
     by: tuple[str, ...] = (),
     facts: Facts,
@@ -196,28 +169,16 @@ def vc_imbalance(
         time (where the bin begins), bin_s [s], num_vcs (with a quota above 0), load, mean_vc_load, min_vc_load,
         max_vc_load, coefficient_of_variation (null if nothing is in use), full_vc_share.
     """
-    found = {group["vc"]: load for group, _, load in _loads(changes, by, facts, window, quotas)}
-    with_quota = {vc: load for vc, load in found.items() if load.quota is not None}
-    if quotas is None or not with_quota:
+    known = pl.DataFrame(schema=QUOTAS) if quotas is None else quotas.filter(pl.col("vc").is_not_null())
+    sweeps = {group["vc"]: sweep for group, sweep, _ in _loads(ticks, by, facts, window, known)}
+    if not sweeps or not known.height:
         return pl.DataFrame(schema=IMBALANCE_SCHEMA)
-    edges = next(iter(with_quota.values())).edges
-    width = bin_width((edges[-1] - edges[0]) / US_PER_S, max_bins=max_bins) * US_PER_S
-    bins = np.append(np.arange(edges[0], edges[-1], width), edges[-1])
-    for (vc,), quota in quotas.filter(pl.col("vc").is_not_null()).partition_by("vc", as_dict=True).items():
-        with_quota.setdefault(vc, _idle(quota, first_us=int(bins[0]), last_us=int(bins[-1])))
-    held = np.array([load.binned(load.held, bins) for load in with_quota.values()])
-    quota_gpus = np.array([load.binned(_known(load.quota), bins) for load in with_quota.values()])
-    return _measures(held, quota_gpus, bins)
-
-
-def _known(quota: FloatArray | None) -> FloatArray:
-    return np.zeros(0) if quota is None else quota
-
-
-def _idle(quota: pl.DataFrame, *, first_us: int, last_us: int) -> _Load:
-    """Load of a virtual cluster that nobody used."""
-    empty = np.zeros(1, dtype=np.int64)
-    return _Load.of(Sweep(np.array([first_us]), empty, empty, last_us, 0), quota)
+    frame = next(iter(sweeps.values()))
+    bins = frame.bins(max_bins=max_bins)
+    names = known["vc"].unique().sort().to_list()
+    idle = np.zeros(len(bins) - 1)
+    held = np.array([frame.binned(sweeps[vc].held, bins) if vc in sweeps else idle for vc in names])
+    return _measures(held, np.array([mean_quota(known.filter(vc=vc), bins) for vc in names]), bins)
 
 
 def _measures(held: FloatArray, quota: FloatArray, bins: NDArray[np.int64]) -> pl.DataFrame:

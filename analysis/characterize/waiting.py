@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, Final
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from analysis.characterize.buckets import BUCKET, GPU_BUCKETS, conform, grouped_schema
 from analysis.characterize.cubes import GROUPS, Rows
-from analysis.characterize.inputs import CHANGES
-from analysis.characterize.prepare import Facts
-from analysis.characterize.quotas import QUOTAS, VC_CHANGES, free_of_quota, gpu_quotas, of_all_groups
+from analysis.characterize.quotas import QUOTAS, gpu_quotas, quota_at
 from analysis.characterize.registry import characterization
-from analysis.characterize.running import Sweep, Window, meta_window, sweeps
 from analysis.characterize.weighted import with_all_gpu_jobs
 from analysis.metrics import S_PER_H, US_PER_S
 from analysis.trace import Trace
 
 __all__ = ["what_jobs_wait_for"]
+
+IntArray = NDArray[np.int64]
 
 SCOPE: Final = pl.Enum(["cluster", "vc"])
 WAITING_SCHEMA: Final = {
@@ -42,15 +43,21 @@ WAITING: Final = Rows(
     },
     where=(pl.col("milli_gpus") > 0) & pl.col("has_times") & (pl.col("start_us") - pl.col("submit_us") > US_PER_S),
 )
+#: Every instant at which a job takes or gives back GPUs.
+HELD: Final = Rows(
+    "changes",
+    columns={"holder_vc": GROUPS["vc"], **{name: pl.col(name) for name in ("time_us", "milli_change")}},
+    table="changes",
+)
 
 
 def _options(trace: Trace) -> dict[str, Any]:
-    return {"window": meta_window(trace), "quotas": gpu_quotas(trace)}
+    return {"quotas": gpu_quotas(trace)}
 
 
 @characterization(
     "what_jobs_wait_for",
-    inputs=(WAITING, CHANGES, VC_CHANGES),
+    inputs=(WAITING, HELD),
     title="What GPU jobs wait for",
     definition=(
         "GPU jobs that waited longer than 1 s. num_enough_free: at their submission at least as many GPUs were free as "
@@ -65,23 +72,15 @@ def _options(trace: Trace) -> dict[str, Any]:
     needs=("start_time", "submit_time", "num_gpus"),
     empty_means="No GPU job is known to have waited longer than a second.",
     options=_options,
+    heavy=True,
 )
 def what_jobs_wait_for(
-    waiting: pl.DataFrame,
-    changes: pl.DataFrame,
-    vc_changes: pl.DataFrame,
-    *,
-    by: tuple[str, ...] = (),
-    facts: Facts,
-    window: Window = (None, None),
-    quotas: pl.DataFrame | None = None,
+    waiting: pl.DataFrame, held: pl.DataFrame, *, by: tuple[str, ...] = (), quotas: pl.DataFrame | None = None
 ) -> pl.DataFrame:
     """Waiting jobs for which enough GPUs were free, and those for which too few were.
 
     Parameters
     ----------
-    window : pair of datetime, optional
-        What the log covers.
     quotas : DataFrame, optional
         GPUs of the cluster and of virtual clusters over time, as `gpu_quotas` gives them; no rows of scope "vc" for
         those that it does not name.
@@ -94,15 +93,10 @@ def what_jobs_wait_for(
     """
     schema = grouped_schema(by, WAITING_SCHEMA)
     known = pl.DataFrame(schema=QUOTAS) if quotas is None else quotas
-    of_vc = waiting.partition_by("scope_vc", as_dict=True)
     marked = []
-    for scope, keys, cube in (("cluster", [], changes), ("vc", ["vc"], vc_changes)):
-        for group, sweep in sweeps(of_all_groups(cube, [*keys, "time_us"]), by=tuple(keys), facts=facts, window=window):
-            quota = known.filter(pl.col("vc").eq_missing(group.get("vc")))
-            jobs = of_vc.get((group["vc"],)) if keys else waiting
-            if jobs is None or (keys and (not quota.height or group["vc"] is None)):
-                continue
-            marked.append(_mark(jobs, sweep, quota).with_columns(scope=pl.lit(scope, SCOPE)))
+    for scope, name, jobs, times, milli in _scopes(waiting, held, known):
+        quota = known.filter(pl.col("vc").eq_missing(name))
+        marked.append(_mark(jobs, times, milli, quota).with_columns(scope=pl.lit(scope, SCOPE)))
     if not marked:
         return pl.DataFrame(schema=schema)
     cube = with_all_gpu_jobs(pl.concat(marked)).filter(pl.col("bucket").is_in(("all", *GPU_BUCKETS)))
@@ -125,15 +119,49 @@ def what_jobs_wait_for(
     return conform(table.sort(keys), schema)
 
 
-def _mark(waiting: pl.DataFrame, sweep: Sweep, quota: pl.DataFrame) -> pl.DataFrame:
+def _scopes(
+    waiting: pl.DataFrame, held: pl.DataFrame, quotas: pl.DataFrame
+) -> Iterator[tuple[str, str | None, pl.DataFrame, IntArray, IntArray]]:
+    """The cluster and each virtual cluster with a quota: its waiting jobs, and the GPUs in use from each instant on."""
+    if not waiting.height or not held.height:
+        return
+    times, change = held["time_us"].to_numpy(), held["milli_change"].to_numpy()
+    order = np.argsort(times, kind="stable")
+    yield "cluster", None, waiting, *_levels(times[order], change[order])
+    names = quotas["vc"].drop_nulls().unique().sort()
+    # One sort by virtual cluster, within it still by time.
+    holder = (
+        held["holder_vc"].replace_strict(names, range(len(names)), default=-1, return_dtype=pl.Int16).to_numpy()[order]
+    )
+    grouped = order[np.argsort(holder, kind="stable")]
+    bounds = np.searchsorted(np.sort(holder), np.arange(len(names) + 1))
+    for number, name in enumerate(names):
+        own, jobs = grouped[bounds[number] : bounds[number + 1]], waiting.filter(pl.col("scope_vc") == name)
+        if jobs.height and len(own):
+            yield "vc", name, jobs, *_levels(times[own], change[own])
+
+
+def _levels(times: IntArray, change: IntArray) -> tuple[IntArray, IntArray]:
+    """Distinct instants, and what is in use from each on."""
+    last = np.append(np.flatnonzero(np.diff(times)), len(times) - 1)
+    return times[last], np.cumsum(change)[last]
+
+
+def _mark(waiting: pl.DataFrame, times: IntArray, milli: IntArray, quota: pl.DataFrame) -> pl.DataFrame:
     """Add is_enough (at submission), enough_us (of the waiting), is_known; without a quota the peak stands for it."""
-    is_known = quota.height > 0
-    peak = pl.DataFrame([(None, 0, int(sweep.milli.max()))], schema=QUOTAS, orient="row")
-    times, milli, held = free_of_quota(sweep, quota if is_known else peak)
-    free = milli - held
+    if quota.height:
+        changed = np.union1d(times, quota["time_us"].to_numpy())
+        place = np.searchsorted(times, changed, side="right") - 1
+        times, milli = changed, np.where(place >= 0, milli[np.maximum(place, 0)], 0)
+        free = quota_at(quota, times) - milli
+    else:
+        free = milli.max() - milli
     request = waiting["milli_gpus"].to_numpy()
     submit, start = waiting["submit_us"].to_numpy(), waiting["start_us"].to_numpy()
-    first, last = (np.maximum(np.searchsorted(times, t, side="right") - 1, 0) for t in (submit, start))
+    # Before the first instant nothing is in use; only what lies between the first submission and the last start counts.
+    times = np.concatenate([[submit.min()], np.clip(times, submit.min(), start.max())])
+    free = np.concatenate([free[:1] + milli[:1], free])
+    first, last = (np.searchsorted(times, t, side="right") - 1 for t in (submit, start))
     is_enough, enough_us = np.zeros(len(request), dtype=bool), np.zeros(len(request), dtype=np.int64)
     # Jobs that ask for the same are done at once: there are few different requests.
     for asked in np.unique(request):
@@ -144,5 +172,5 @@ def _mark(waiting: pl.DataFrame, sweep: Sweep, quota: pl.DataFrame) -> pl.DataFr
         to_submit = until[first[jobs]] + enough[first[jobs]] * (submit[jobs] - times[first[jobs]])
         enough_us[jobs] = until[last[jobs]] + enough[last[jobs]] * (start[jobs] - times[last[jobs]]) - to_submit
     return waiting.with_columns(
-        pl.Series("is_enough", is_enough), pl.Series("enough_us", enough_us), pl.lit(value=is_known).alias("is_known")
+        pl.Series("is_enough", is_enough), pl.Series("enough_us", enough_us), pl.lit(quota.height > 0).alias("is_known")
     )

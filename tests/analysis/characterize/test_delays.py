@@ -80,7 +80,7 @@ def test_slowdowns_of_kth_are_those_of_the_metric(real_data):
     row = slowdowns(log).filter(bucket="all").row(0, named=True)
     assert row["mean"] == pytest.approx(exact.mean(), rel=1e-6)
     for name, at in (("p50", 0.5), ("p90", 0.9), ("p99", 0.99)):
-        assert row[name] == pytest.approx(exact.quantile(at, interpolation="linear"), rel=1e-3)
+        assert row[name] == pytest.approx(exact.quantile(at, interpolation="linear"), rel=5e-3)
     assert row["max"] == pytest.approx(exact.max())
 
 
