@@ -40,14 +40,30 @@ def in_order(ids: Sequence[str]) -> list[tuple[int, str]]:
     return [(int(i) if numeric else 0, i) for i in ids]
 
 
+NEVER = 10**18
+
+
+def virtual_age(job: Job, _run: int, *, seconds_per_gpu: float = 3600.0, seconds_per_priority: float = 3600.0) -> int:
+    """Slurm: GPUs and points of priority are worth so much age."""
+    return job.submit - round(1e6 * (job.milli / GPU * seconds_per_gpu + (job.priority or 0) * seconds_per_priority))
+
+
 #: Trait and key by policy: what a job's place in the order depends on, given its predicted run time.
-ORDERS: dict[str, tuple[str, Callable[[Job, int], int]]] = {
+ORDERS: dict[str, tuple[str, Callable[..., int]]] = {
     "fifo": ("strict", lambda _job, _run: 0),
     "sjf": ("strict", lambda _job, run: run),
     "qssf": ("strict", lambda job, run: run * job.milli),
     "fifo_skip": ("skip", lambda _job, _run: 0),
     "sjf_skip": ("skip", lambda _job, run: run),
     "qssf_skip": ("skip", lambda job, run: run * job.milli),
+    "ljf": ("strict", lambda _job, run: -run),
+    "ljf_skip": ("skip", lambda _job, run: -run),
+    "smallest_first": ("strict", lambda job, _run: job.milli),
+    "smallest_first_skip": ("skip", lambda job, _run: job.milli),
+    "edf": ("strict", lambda job, _run: NEVER if job.deadline is None else job.deadline),
+    "edf_skip": ("skip", lambda job, _run: NEVER if job.deadline is None else job.deadline),
+    "multifactor": ("strict", virtual_age),
+    "multifactor_skip": ("skip", virtual_age),
     "sjf_fastest": ("fastest", lambda _job, run: run),
     "qssf_fastest": ("fastest", lambda job, run: run * job.milli),
     "easy": ("easy", lambda _job, _run: 0),
@@ -78,13 +94,15 @@ class Engine:
     policy: str
     speeds: Mapping[str, float]  # a type that is not here runs at 1.0
     same_type: Callable[[str, str], bool] = operator.eq
+    options: Mapping[str, object] = field(default_factory=dict)
     one_by_one: bool = False  # skip policies: look at every waiting job, even where an equal one did not fit
     peak: int = 0
     runs: dict[str, Run] = field(default_factory=dict)
     rejected: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.trait, self.key = ORDERS[self.policy]
+        self.trait, key = ORDERS[self.policy]
+        self.key = functools.partial(key, **self.options)
         self.rooms: Rooms = [[GPU] * node.num_gpus for node in self.nodes]
         has_vcs = any(node.vc is not None for node in self.nodes)
         by_vc: dict[str | None, list[int]] = {}
@@ -320,6 +338,7 @@ def reference_replay(
     policy: str,
     speeds: Mapping[str, float] | None = None,
     same_type: Callable[[str, str], bool] = operator.eq,
+    options: Mapping[str, object] | None = None,
     one_by_one: bool = False,
 ) -> Outcome:
     """Replay jobs, given in any order, on nodes, given in any order."""
@@ -332,6 +351,7 @@ def reference_replay(
         policy,
         speeds or {},
         same_type,
+        options or {},
         one_by_one,
     )
     return engine.replay()

@@ -21,6 +21,8 @@ class Job(NamedTuple):
     allowed: tuple[str, ...] = ()  # none = any
     logged: str | None = None  # GPU type on which the log's duration was measured
     single_node: bool | None = None
+    deadline: int | None = None
+    priority: float | None = None
 
 
 class Node(NamedTuple):

@@ -66,6 +66,8 @@ def job_rows(*, gpus: st.SearchStrategy[Any], tasks: st.SearchStrategy[Any]) -> 
             "gpu_type": st.sampled_from(TYPES),
             "allowed_gpu_types": st.sampled_from([None, None, None, [], ["V100"], ["K80", "G2"], ["v100-m32"], ["T4"]]),
             "is_single_node": st.sampled_from([None, None, None, True, False]),
+            "deadline_s": st.sampled_from([None, None, 0, 3, 3, 10, 50]),
+            "priority": st.sampled_from([None, None, 0.0, 1.0, 2.5, -1.0]),
         }
     )
 
@@ -120,6 +122,8 @@ def crowd(seed: int, *, num_jobs: int = 60) -> Case:
             "gpu_type": rng.choice(types),
             "allowed_gpu_types": rng.choice([None, None, None, None, ["V100"], ["K80", "G2"]]),
             "is_single_node": rng.choice([None, None, None, None, True, False]),
+            "deadline_s": rng.choice([None, 0, 3, 3, 10, 20, 30, 50]),
+            "priority": rng.choice([None, 0.0, 1.0, 2.5, -1.0]),
         }
         for i in range(num_jobs)
     ]
@@ -127,11 +131,19 @@ def crowd(seed: int, *, num_jobs: int = 60) -> Case:
 
 
 def jobs_table(rows: list[dict[str, Any]]) -> pl.DataFrame:
-    """A jobs table with a column of predictions."""
-    predicted = {row["job_id"]: row.pop("predicted_duration_s", None) for row in rows}
+    """A jobs table with columns of predictions, deadlines (given in seconds from START) and priorities."""
+    extras = {
+        row["job_id"]: [row.pop(name, None) for name in ("predicted_duration_s", "deadline_s", "priority")]
+        for row in rows
+    }
     jobs = make_jobs(rows)
-    guesses = pl.Series([predicted[job_id] for job_id in jobs["job_id"]], dtype=pl.Float64, strict=False)
-    return jobs.with_columns(predicted_duration_s=guesses)
+    told = [extras[job_id] for job_id in jobs["job_id"]]
+    deadlines = [None if deadline is None else START + timedelta(seconds=deadline) for _, deadline, _ in told]
+    return jobs.with_columns(
+        predicted_duration_s=pl.Series([guess for guess, _, _ in told], dtype=pl.Float64, strict=False),
+        deadline_time=pl.Series(deadlines, dtype=pl.Datetime("us", "UTC")),
+        priority=pl.Series([priority for _, _, priority in told], dtype=pl.Float64),
+    )
 
 
 def cluster_of(
@@ -163,6 +175,9 @@ def reference_jobs(jobs: pl.DataFrame, predicted: str | None) -> list[Job]:
     """The rows of a jobs table as the reference engine takes them."""
     submit = jobs["submit_time"].dt.epoch("us").to_list()
     guess = jobs[predicted or "duration_s"].to_list()
+    nothing = [None] * jobs.height
+    deadline = jobs["deadline_time"].dt.epoch("us").to_list() if "deadline_time" in jobs.columns else nothing
+    priority = jobs["priority"].to_list() if "priority" in jobs.columns else nothing
     return [
         Job(
             job_id=row["job_id"],
@@ -175,12 +190,23 @@ def reference_jobs(jobs: pl.DataFrame, predicted: str | None) -> list[Job]:
             allowed=tuple(row["allowed_gpu_types"] or ()),
             logged=row["gpu_type"],
             single_node=row["is_single_node"],
+            deadline=by,
+            priority=points,
         )
-        for row, at, seconds in zip(jobs.iter_rows(named=True), submit, guess, strict=True)
+        for row, at, seconds, by, points in zip(
+            jobs.iter_rows(named=True), submit, guess, deadline, priority, strict=True
+        )
     ]
 
 
-def reference_of(case: Case, *, policy: str, predicted: str | None = None, one_by_one: bool = False) -> Outcome:
+def reference_of(
+    case: Case,
+    *,
+    policy: str,
+    predicted: str | None = None,
+    options: Mapping[str, Any] | None = None,
+    one_by_one: bool = False,
+) -> Outcome:
     """What the reference engine says."""
     nodes = [
         Node(row["node_id"], row["num_gpus"], row["gpu_type"], row["vc"])
@@ -189,12 +215,23 @@ def reference_of(case: Case, *, policy: str, predicted: str | None = None, one_b
     jobs = reference_jobs(case.jobs, predicted)
     names = {name for name in [*(node.gpu_type for node in nodes), *(job.logged for job in jobs)] if name is not None}
     speeds = {name: speed for name in names if (speed := case.cluster.speed_of(name)) is not None}
-    return reference_replay(jobs, nodes, policy=policy, speeds=speeds, same_type=is_same_type, one_by_one=one_by_one)
+    return reference_replay(
+        jobs,
+        nodes,
+        policy=policy,
+        speeds=speeds,
+        same_type=is_same_type,
+        options=options,
+        one_by_one=one_by_one,
+    )
 
 
-def engine_of(case: Case, *, policy: str, predicted: str | None = None) -> Outcome:
+def engine_of(
+    case: Case, *, policy: str, predicted: str | None = None, options: Mapping[str, Any] | None = None
+) -> Outcome:
     """What the compiled engine says, in the same words."""
-    result = replaying.replay(case.jobs, cluster=case.cluster, policy=policy, predicted=predicted)
+    chosen = replaying.POLICIES[policy].using(**(options or {}))
+    result = replaying.replay(case.jobs, cluster=case.cluster, policy=chosen, predicted=predicted)
     return outcome(result)
 
 
@@ -220,7 +257,18 @@ def seconds_of(runs: Outcome) -> dict[str, tuple[float, float]]:
 
 def told(case: Case) -> str:
     """The case in few words, to be drawn again by hand."""
-    named = ["job_id", "submit_time", "num_gpus", "duration_s", "predicted_duration_s", "num_tasks", "vc", "gpu_type"]
+    named = [
+        "job_id",
+        "submit_time",
+        "num_gpus",
+        "duration_s",
+        "predicted_duration_s",
+        "num_tasks",
+        "vc",
+        "gpu_type",
+        "deadline_time",
+    ]
+    named += ["priority"]
     jobs = case.jobs.select(*named, "allowed_gpu_types", "is_single_node").with_columns(
         submit_time=(pl.col("submit_time") - START).dt.total_microseconds() / 1e6
     )
@@ -228,15 +276,17 @@ def told(case: Case) -> str:
     return "\n".join(map(str, [*jobs.rows(named=True), *nodes.rows(named=True), dict(case.cluster.speed)]))
 
 
-def assert_agreement(case: Case, *, policy: str, predicted: str | None = None) -> None:
+def assert_agreement(
+    case: Case, *, policy: str, predicted: str | None = None, options: Mapping[str, Any] | None = None
+) -> None:
     """Both engines say the same of every job: start, end, nodes, type, or why it was rejected."""
-    engine = engine_of(case, policy=policy, predicted=predicted)
-    reference = reference_of(case, policy=policy, predicted=predicted)
+    engine = engine_of(case, policy=policy, predicted=predicted, options=options)
+    reference = reference_of(case, policy=policy, predicted=predicted, options=options)
     differing = {
         job_id: (engine.runs.get(job_id), reference.runs.get(job_id))
         for job_id in case.jobs["job_id"]
         if engine.runs.get(job_id) != reference.runs.get(job_id)
     }
-    assert not differing, f"{policy}, {predicted}: (engine, reference) {differing}\n{told(case)}"
+    assert not differing, f"{policy}, {options}, {predicted}: (engine, reference) {differing}\n{told(case)}"
     assert engine.rejected == reference.rejected, told(case)
     assert engine.peak == reference.peak, told(case)

@@ -27,8 +27,10 @@ def key_values(policy: Policy, prepared: Prepared, predicted: I64) -> npt.NDArra
         If the key is null or NaN somewhere: such a job has no place in the order.
     """
     jobs = prepared.jobs if len(prepared.accepted) == prepared.jobs.height else prepared.jobs[prepared.accepted]
-    frame = jobs.with_columns(predicted_duration_s=pl.Series(predicted / US, dtype=pl.Float64))
-    key = frame.select(policy.key().alias("key"))["key"]
+    absent = [pl.lit(None, dtype).alias(name) for name, dtype in policy.optional.items() if name not in jobs.columns]
+    frame = jobs.with_columns(*absent, predicted_duration_s=pl.Series(predicted / US, dtype=pl.Float64))
+    rule: Any = policy.rule
+    key = frame.select(rule.alias("key"))["key"]
     bad = key.is_null() | (key.is_nan() if key.dtype.is_float() else False)
     if bad.any():
         ids = frame.filter(bad)["job_id"].head(3).to_list()

@@ -30,7 +30,7 @@ def replay(
     jobs: Any,
     *,
     cluster: Cluster,
-    policy: str = "fifo",
+    policy: str | Policy = "fifo",
     predicted: str | None = None,
     placement: str = "consolidate",
     use_vcs: bool = True,
@@ -57,8 +57,8 @@ def replay(
         and counted. Censored jobs run for their lower bound and are counted.
     cluster : Cluster
         Where. If its nodes have VCs, a job only uses nodes of its own VC.
-    policy : str, default "fifo"
-        A name from ``POLICIES``.
+    policy : str or Policy, default "fifo"
+        A name from ``POLICIES``, or one of them with options: ``POLICIES["multifactor"].using(seconds_per_gpu=60)``.
     predicted : str, optional
         Column of ``jobs`` with predicted durations [s], which order the queue and give predicted ends; run times are
         always the true ones. By default the true durations.
@@ -96,15 +96,12 @@ def replay(
     >>> result.schedule["start_s"].to_list()
     [0.0, 10.0, 15.0]
     """
-    if policy not in POLICIES:
-        hint = "Register your own with @policy before the replay."
-        raise UnknownNameError(kind="scheduling policy", found=policy, known=POLICIES, hint=hint)
+    chosen = _chosen(policy)
     if placement not in PLACEMENTS:
         raise UnknownNameError(kind="placement", found=placement, known=PLACEMENTS)
     jobs = jobs_to_polars(jobs)
     check_predicted(jobs, predicted)
-    chosen = POLICIES[policy]
-    columns = sorted(chosen.needs - {"predicted_duration_s"})
+    columns = sorted(chosen.needs - {"predicted_duration_s"} - (chosen.optional.keys() - set(jobs.columns)))
     prepared = prepare(jobs, cluster=cluster, predicted=predicted, use_vcs=use_vcs, columns=columns)
     log = run_loop(chosen, prepared)
     counts: dict[str, float | int | None] = {
@@ -115,7 +112,7 @@ def replay(
     }
     return ReplayResult(
         schedule=_schedule(prepared, log),
-        policy=policy,
+        policy=chosen.name,
         placement=placement,
         predicted=predicted,
         cluster=cluster,
@@ -123,6 +120,15 @@ def replay(
         jobs=prepared.jobs.select("submit_time", "num_gpus", "duration_s"),
         counts=counts,
     )
+
+
+def _chosen(policy: str | Policy) -> Policy:
+    if isinstance(policy, Policy):
+        return policy
+    if policy not in POLICIES:
+        hint = "Register your own with @policy before the replay."
+        raise UnknownNameError(kind="scheduling policy", found=policy, known=POLICIES, hint=hint)
+    return POLICIES[policy]
 
 
 def run_loop(policy: Policy, prepared: Prepared) -> _state.Log:

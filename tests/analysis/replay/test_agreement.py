@@ -44,6 +44,14 @@ def test_long_queues(policy: str, seeds: range):
         assert_agreement(crowd(seed), policy=policy, predicted=PREDICTED if seed % 4 < 3 else None)
 
 
+@pytest.mark.parametrize("policy", ["multifactor", "multifactor_skip"])
+@pytest.mark.parametrize("seeds", [range(0, 60, 2), range(1, 60, 2)], ids=["vcs", "one_queue"])
+def test_age_against_size_and_priority(policy: str, seeds: range):
+    for seed in seeds:
+        worth = {"seconds_per_gpu": [2.5, -3.0, 0.0][seed % 3], "seconds_per_priority": 4.0}
+        assert_agreement(crowd(seed), policy=policy, options=worth)
+
+
 @pytest.mark.parametrize("policy", [name for name, chosen in POLICIES.items() if chosen.trait == "skip"])
 @small
 @given(case=cases(min_jobs=8, has_fractions=True))
@@ -64,7 +72,7 @@ def philly(real_data: Callable[[str], Path]) -> Case:
 
 
 @pytest.mark.full_trace
-@pytest.mark.parametrize("policy", ["fifo", "fifo_skip", "sjf"])
+@pytest.mark.parametrize("policy", ["fifo", "fifo_skip", "sjf", "ljf_skip", "smallest_first"])
 def test_philly_whole(philly: Case, policy: str):
     assert philly.jobs.height == 82_247
     assert_agreement(philly, policy=policy)

@@ -8,7 +8,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from analysis.replay import Cluster, ReplayResult, replay
+from analysis.replay import POLICIES, Cluster, ReplayResult, replay
 from tests.jobs import make_jobs
 from tests.replay_cases import START
 
@@ -66,6 +66,13 @@ def nodes(*sizes: int, types: list[str] | None = None, speed: dict[str, float] |
 #            DDDDDDDDDDDDDDD               15
 #                           BBBBB          20 blocks
 #                                AAAA...   30
+#   ljf      DDDDDDDDDDDDDDD               15 s
+#            AAAAAAAAAA                    10 s
+#                      CCCCCCCC            8 s
+#                              BBBBB...    5 s
+#   smallest CCCCCCCCAAAAAAAAAA            1 GPU, then 3
+#            DDDDDDDDDDDDDDD               1
+#                              BBBBB...    4
 FOUR = [ask("A", 3, 10), ask("B", 4, 5), ask("C", 1, 8), ask("D", 1, 15)]
 
 
@@ -77,13 +84,51 @@ FOUR = [ask("A", 3, 10), ask("B", 4, 5), ask("C", 1, 8), ask("D", 1, 15)]
         ("easy", {"A": 0, "C": 0, "B": 10, "D": 15}),  # C71
         ("sjf", {"B": 0, "C": 5, "A": 5, "D": 13}),
         ("qssf", {"C": 0, "D": 0, "B": 15, "A": 20}),
+        ("ljf", {"D": 0, "A": 0, "C": 10, "B": 18}),
+        ("smallest_first", {"C": 0, "D": 0, "A": 8, "B": 18}),
+        ("edf", {"A": 0, "B": 10, "C": 15, "D": 15}),  # nobody has a deadline: as fifo
+        ("multifactor", {"B": 0, "A": 5, "C": 5, "D": 13}),  # a GPU is worth an hour of age
+        ("multifactor_skip", {"B": 0, "A": 5, "C": 5, "D": 13}),
     ],
 )
 def test_one_node_of_four(policy: str, expected: dict[str, float]):
     assert starts(run(FOUR, nodes(4), policy)) == expected
 
 
-# The same, but A is predicted to end at 6 and ends at 10; so B's shadow time is 6 at first.
+# One GPU. By deadlines: c by 5, b by 20, a has none; d's has passed before it comes, and it is the first all the same.
+#
+#            0         1         2
+#            012345678901234567890123
+#            cccbbbbbbbbbbdddaaaa            c ends at 3; d comes at 4, by 2
+def test_earliest_deadline_first():
+    rows = [ask("a", 1, 4), ask("b", 1, 10), ask("c", 1, 3), ask("d", 1, 3, at=4)]
+    by = pl.Series([None, 20, 5, 2])
+    jobs = make_jobs(rows)
+    timed = jobs.with_columns(deadline_time=pl.lit(START) + pl.duration(seconds=by))
+    result = replay(timed, cluster=nodes(1), policy="edf")
+    assert starts(result) == {"c": 0, "b": 3, "d": 13, "a": 16}
+    assert starts(replay(jobs, cluster=nodes(1), policy="edf")) == {"a": 0, "b": 4, "c": 14, "d": 17}
+
+
+# One node of 4 GPUs, busy until 10. What Slurm would do with PriorityWeightAge 1000, PriorityWeightJobSize 500 and
+# PriorityMaxAge 7 days: all 4 GPUs are worth half of 7 days of age, one an eighth: 21 h. A point of priority is worth
+# 10 s here.
+#
+#   old    1 GPU,  submitted at 1      key  1 - 21 h
+#   wide   4 GPUs, submitted at 5      key  5 - 84 h: the first
+#   dear   1 GPU,  submitted at 8      key  8 - 21 h - 10 s: before old, by its point of priority
+def test_multifactor_weighs_age_size_and_priority():
+    rows = [ask("busy", 4, 10), ask("old", 1, 10, at=1), ask("wide", 4, 1, at=5), ask("dear", 1, 10, at=8)]
+    jobs = make_jobs(rows).with_columns(priority=pl.Series([0.0, None, 0.0, 1.0]))
+    per_gpu = 500 / 1000 * 7 * 86_400 / 4
+    slurm = POLICIES["multifactor"].using(seconds_per_gpu=per_gpu, seconds_per_priority=10)
+    result = replay(jobs, cluster=nodes(4), policy=slurm)
+    assert starts(result) == {"busy": 0, "wide": 10, "dear": 11, "old": 11}
+    narrow = slurm.using(seconds_per_gpu=-per_gpu)  # PriorityFavorSmall
+    assert starts(replay(jobs, cluster=nodes(4), policy=narrow)) == {"busy": 0, "dear": 10, "old": 10, "wide": 20}
+
+
+# The same as at first, but A is predicted to end at 6 and ends at 10; so B's shadow time is 6 at first.
 #
 #            0         1         2
 #            0123456789012345678901234
