@@ -1,0 +1,10 @@
+"""Who starts next: a policy is an order of the jobs plus a trait; the engine owns the loop.
+
+One file per family; a new policy is one function with ``@policy`` (see ``registry``).
+"""
+
+from analysis.replay.policies import backfill, orders
+from analysis.replay.policies.registry import POLICIES, Policy, policy
+from analysis.replay.policies.rules import MovingKey
+
+__all__ = ["POLICIES", "MovingKey", "Policy", "backfill", "orders", "policy"]
