@@ -108,9 +108,12 @@ class Cube:
         values = [getattr(pl.col(name), MERGES[name.split("_")[0]])() for name in self.values]
         if not keys:
             return whole.select(values)
-        if len(parts) > 1:
-            whole = whole.group_by(keys).agg(values)
-        return whole.sort(keys)
+        if len(parts) == 1:
+            return whole.sort(keys)
+        if len(keys) == 1:
+            # Equal keys side by side need no hash table, which is the larger part of the memory.
+            return whole.sort(keys).group_by(keys, maintain_order=True).agg(values)
+        return whole.lazy().group_by(keys).agg(values).sort(keys).collect(engine="streaming")
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import polars as pl
 
-from analysis.characterize.engines import Collected, Request
+from analysis.characterize.engines import Collected, Request, cut
 from analysis.characterize.prepare import Facts
 from analysis.errors import UsageError
 
@@ -79,10 +79,8 @@ def collect_dask(jobs: pl.LazyFrame, request: Request, attempts: pl.LazyFrame | 
 
 
 def _parts(jobs: pl.LazyFrame, *, num_workers: int) -> list[pl.LazyFrame]:
-    """Slices of the jobs; a slice of a scan reads only its own row groups."""
     num_jobs = int(jobs.select(pl.len()).collect().item())
-    size = max(min(PART_JOBS, -(-num_jobs // (PARTS_PER_WORKER * max(num_workers, 1)))), 1)
-    parts = [jobs.slice(start, size) for start in range(0, max(num_jobs, 1), size)]
+    parts = cut(jobs, max(min(PART_JOBS, -(-num_jobs // (PARTS_PER_WORKER * max(num_workers, 1)))), 1))
     # A query over a table in memory carries all of it with every slice; there the rows are cut before they are sent.
     carries_rows = len(pickle.dumps(parts[0])) > LARGE_QUERY
     return [part.collect().lazy() for part in parts] if carries_rows else parts
@@ -98,8 +96,8 @@ def _in_order(client: Client, work: Any, parts: list[pl.LazyFrame], *more: Any) 
 
 
 def _facts_of(part: pl.LazyFrame, request: Request) -> pl.DataFrame:
-    return Facts.query(request.chosen(part)).collect(engine="streaming")
+    return request.facts(part)
 
 
 def _count(part: pl.LazyFrame, request: Request, facts: Facts, attempts: pl.LazyFrame | None) -> list[pl.DataFrame]:
-    return request.count(request.prepared(part, facts).collect(engine="streaming"), attempts)
+    return request.count(part, facts=facts, attempts=attempts)

@@ -13,13 +13,13 @@ from analysis.characterize.intervals import NEEDED, changes
 from analysis.characterize.prepare import Facts, Log, prepare
 from analysis.errors import UnknownNameError
 
-__all__ = ["BATCH_JOBS", "ENGINES", "Collected", "Request", "collect"]
+__all__ = ["BATCH_JOBS", "ENGINES", "Collected", "Request", "collect", "cut"]
 
 ENGINES: Final = ("polars", "dask")
 #: Jobs that are in memory at one time.
 BATCH_JOBS: Final = 4_000_000
-#: Parts of an input that are kept before they are merged.
-MAX_PARTS: Final = 4
+#: Rows of the parts of an input that are kept before they are merged.
+MIN_MERGE: Final = 1_000_000
 
 Key = tuple[Input, tuple[str, ...]]
 Collected = tuple[Facts, Mapping[Key, pl.DataFrame]]
@@ -60,21 +60,26 @@ class Request:
         names = [name for name in whole.collect_schema().names() if name in needed or name == "censoring"]
         return whole.select(names)
 
-    def count(self, prepared: pl.DataFrame, attempts: pl.LazyFrame | None) -> list[pl.DataFrame]:
-        """Count every wanted input in a part of the prepared jobs."""
-        rows = prepared.lazy()
+    def facts(self, part: pl.LazyFrame) -> pl.DataFrame:
+        """What `Facts.merge` takes, of a part of the jobs."""
+        return Facts.query(self.chosen(part)).collect(engine="streaming")
+
+    def count(self, part: pl.LazyFrame, *, facts: Facts, attempts: pl.LazyFrame | None) -> list[pl.DataFrame]:
+        """Count every wanted input in a part of the jobs."""
+        rows = self.prepared(part, facts).collect(engine="streaming").lazy()
         tables = {"jobs": rows}
         if any(item.table == "changes" for item, _ in self.wanted):
             tables["changes"] = changes(rows, attempts)
         return pl.collect_all([item.query(tables[item.table], by=by) for item, by in self.wanted], engine="streaming")
 
     def merge(self, parts: Iterable[Sequence[pl.DataFrame]]) -> dict[Key, pl.DataFrame]:
-        """Put the parts of every wanted input together, a few at a time."""
+        """Put the parts of every wanted input together, as they come."""
         kept: list[list[pl.DataFrame]] = [[] for _ in self.wanted]
         for part in parts:
             for (item, by), frames, frame in zip(self.wanted, kept, part, strict=True):
                 frames.append(frame)
-                if len(frames) >= MAX_PARTS:
+                # As much as there is already: so that no row is merged more often than a few times.
+                if sum(f.height for f in frames[1:]) > max(frames[0].height, MIN_MERGE):
                     frames[:] = [item.merge(frames, by=by)]
         return {key: key[0].merge(frames, by=key[1]) for key, frames in zip(self.wanted, kept, strict=True)}
 
@@ -124,10 +129,14 @@ def collect(log: Log, request: Request, *, attempts: pl.LazyFrame | None = None,
 
 
 def _collect_polars(jobs: pl.LazyFrame, request: Request, attempts: pl.LazyFrame | None) -> Collected:
-    facts = Facts.merge([Facts.query(request.chosen(jobs)).collect(engine="streaming")])
-    prepared = request.prepared(jobs, facts)
-    if facts.num_jobs <= BATCH_JOBS:
-        batches: Iterable[pl.DataFrame] = [prepared.collect(engine="streaming")]
-    else:
-        batches = prepared.collect_batches(chunk_size=BATCH_JOBS, engine="streaming")
-    return facts, request.merge(request.count(batch, attempts) for batch in batches)
+    parts = cut(jobs, BATCH_JOBS)
+    facts = Facts.merge([request.facts(part) for part in parts])
+    return facts, request.merge(request.count(part, facts=facts, attempts=attempts) for part in parts)
+
+
+def cut(jobs: pl.LazyFrame, size: int) -> list[pl.LazyFrame]:
+    """Slices of at most so many jobs; a slice of a scan reads only its own row groups."""
+    num_jobs = int(jobs.select(pl.len()).collect().item())
+    if num_jobs <= size:
+        return [jobs]
+    return [jobs.slice(start, size) for start in range(0, num_jobs, size)]

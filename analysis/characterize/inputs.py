@@ -74,9 +74,10 @@ CHANGES: Final = Cube(
     keys={"time_us": pl.col("time_us")},
     values={
         "sum_milli_change": pl.col("milli_change").sum(),
-        "sum_job_change": pl.col("job_change").sum(),
-        "num_first": pl.col("is_first").sum().cast(pl.Int64),
-        "num_last": pl.col("is_last").sum().cast(pl.Int64),
+        # Small numbers: there may be tens of millions of instants.
+        "sum_job_change": pl.col("job_change").sum().cast(pl.Int32),
+        "num_first": pl.col("is_first").sum().cast(pl.Int32),
+        "num_last": pl.col("is_last").sum().cast(pl.Int32),
     },
     table="changes",
 )

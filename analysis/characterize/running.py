@@ -146,7 +146,7 @@ class Sweep:
         inside = ~late & ~gone
         before = [int(changes[name].to_numpy()[gone].sum()) for name in ("sum_milli_change", "sum_job_change")]
         levels = [
-            np.cumsum(np.concatenate([[level], changes[name].to_numpy()[inside]]))
+            np.cumsum(np.concatenate([[level], changes[name].to_numpy()[inside]]), dtype=np.int64)
             for level, name in zip(before, ("sum_milli_change", "sum_job_change"), strict=True)
         ]
         return cls(np.concatenate([[first_us], times[inside]]), levels[0], levels[1], last_us, num_jobs)
