@@ -158,6 +158,22 @@ def test_what_a_short_log_does_not_say_is_null():
     assert [row[name] for name in unknown] == [None] * len(unknown)
 
 
+def test_pitfall_a26_a_log_without_submissions_has_no_bursts_and_says_why():
+    from analysis.trace import Trace, TraceMeta
+    from tests.jobs import make_jobs
+
+    jobs = make_jobs([{"duration_s": 10.0, "num_gpus": 1.0} for _ in range(200)])
+    for table in (burstiness, arrival_dispersion, arrival_autocorrelation):
+        assert table(jobs).height == 0
+        reason = table.missing(Trace(jobs, meta=TraceMeta(name="no times")))
+        assert reason == "The log does not say when jobs were submitted."
+
+
+def test_pitfall_c64_the_clocks_origin_does_not_matter():
+    times = poisson(days=9, per_hour=20, seed=9)
+    assert burstiness(jobs_at(times)).equals(burstiness(jobs_at(times - MONDAY_US / 1e6)))
+
+
 def test_pitfall_jobs_of_one_instant_are_no_error():
     row = burstiness(jobs_at(np.zeros(200))).row(0, named=True)
     assert (row["mean_gap_s"], row["gap_cv"], row["idc_1min"]) == (0, None, None)

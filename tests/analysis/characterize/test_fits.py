@@ -227,6 +227,29 @@ def test_pitfall_b40_a_running_job_counts_as_a_lower_bound_not_as_its_time_so_fa
     assert naive["estimate"].item() < 2500
 
 
+@pytest.mark.parametrize("censoring", ["left", "right", "both"])
+def test_pitfall_a22_a_duration_that_began_before_the_log_or_outlasts_it_is_a_lower_bound(censoring):
+    value, censored = (part[:1000] for part in censored_draws("weibull", seed=19))
+    jobs = jobs_of(value, censored)
+    marked = jobs.with_columns(censoring=pl.lit(censoring).cast(jobs.schema["censoring"])).filter(pl.Series(censored))
+    table = duration_fits(pl.concat([jobs.filter(pl.Series(~censored)), marked]))
+    assert table.equals(duration_fits(jobs))
+    assert table["num_censored"][0] == int(censored.sum())
+
+
+def test_pitfalls_a5_b54_jobs_without_a_duration_are_in_no_fit():
+    value = np.random.default_rng(20).lognormal(5, 1, 400)
+    jobs = jobs_of(value, np.zeros(400, dtype=bool))
+    unknown = make_jobs([{"job_id": f"n{n}", "num_gpus": 1.0, "censoring": "never_started"} for n in range(30)])
+    assert duration_fits(pl.concat([jobs, unknown])).equals(duration_fits(jobs))
+
+
+def test_pitfall_a26_a_log_without_submissions_is_still_fitted():
+    jobs = jobs_of(np.random.default_rng(21).lognormal(5, 1, 400), np.zeros(400, dtype=bool))
+    assert jobs["submit_time"].null_count() == 400
+    assert duration_fits(jobs).height > 0
+
+
 def test_pitfall_a35_zero_length_jobs_are_kept_and_nothing_is_infinite():
     value = np.concatenate([np.zeros(60), np.random.default_rng(15).lognormal(5, 1, 400)])
     table = duration_fits(jobs_of(value, np.zeros(460, dtype=bool)))

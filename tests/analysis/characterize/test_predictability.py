@@ -192,6 +192,34 @@ def test_jobs_of_unknown_size_have_no_request_and_no_history_of_one():
     assert nearest_history(make_jobs(rows[:2])).height == 3
 
 
+def test_pitfalls_a3_b47_a_job_of_several_attempts_is_known_after_its_last_end():
+    # Ran 10-20 and 60-75: at 50 only a part of it is over, and its duration is not known.
+    rows = [
+        {
+            "user": "u",
+            "num_gpus": 1.0,
+            "duration_s": 25.0,
+            "submit_time": at(0),
+            "start_time": at(10),
+            "end_time": at(75),
+            "num_attempts": 2,
+        },
+        {"user": "u", "num_gpus": 1.0, "duration_s": 5.0, "submit_time": at(50), "end_time": at(90)},
+        {"user": "u", "num_gpus": 1.0, "duration_s": 5.0, "submit_time": at(76), "end_time": at(99)},
+    ]
+    row = row_of(nearest_history(make_jobs(rows)), key="owner", rule="last")
+    assert (row["num_jobs"], row["log_mae"]) == (1, pytest.approx(math.log(26 / 6)))
+
+
+def test_pitfall_b40_a_running_job_is_neither_history_nor_scored():
+    rows = [
+        {"user": "u", "num_gpus": 1.0, "duration_s": 9.0, "submit_time": at(0), "censoring": "right"},
+        {"user": "u", "num_gpus": 1.0, "duration_s": 9.0, "submit_time": at(100), "end_time": at(109)},
+        {"user": "u", "num_gpus": 1.0, "duration_s": 9.0, "submit_time": at(200), "censoring": "right"},
+    ]
+    assert nearest_history(make_jobs(rows)).height == 0
+
+
 def test_a_prediction_is_cut_at_the_requested_limit():
     rows = [
         {

@@ -55,6 +55,13 @@ def test_a_request_is_user_size_and_limit_and_no_limit_is_a_limit_of_its_own():
     assert cpu["median_abs_log_ratio"] is None
 
 
+def test_pitfall_a32_fractions_of_a_gpu_are_sizes_of_their_own():
+    # 0.1 + 0.2 of a GPU is 0.3 of one, whatever the rounding; half a GPU is no GPU and no whole one.
+    jobs = make_jobs([job(10.0, user="u", gpus=gpus) for gpus in (0.1 + 0.2, 0.3, 0.5, 0.5, 1.0)])
+    row = row_of(recurrence(jobs), "user_request")
+    assert (row["num_jobs"], row["num_groups"], row["repeated_job_share"]) == (5, 3, pytest.approx(4 / 5))
+
+
 def test_the_account_stands_for_a_user_that_is_not_named():
     jobs = make_jobs([job(10.0, account="a") for _ in range(6)])
     assert row_of(recurrence(jobs), "user_request")["recurring_job_share"] == 1
