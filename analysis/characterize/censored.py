@@ -193,9 +193,10 @@ def fit(family: Family, sample: Sample) -> Fit:
 
     def loss(unconstrained: Floats) -> float:
         theta = family.natural(unconstrained)
-        total = sample.ended_count @ family.logpdf(theta, sample.ended_value)
+        # Not a dot product: that of the linear-algebra library differs with its number of threads.
+        total = (sample.ended_count * family.logpdf(theta, sample.ended_value)).sum()
         if len(sample.censored_value):
-            total += sample.censored_count @ family.logsf(theta, sample.censored_value)
+            total += (sample.censored_count * family.logsf(theta, sample.censored_value)).sum()
         return float(-total / sample.num_jobs) if np.isfinite(total) else np.inf
 
     # A trial step may overshoot; what it gives is then infinite, and the step is halved.

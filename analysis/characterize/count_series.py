@@ -29,7 +29,7 @@ def gap_statistics(second: Ints, count: Ints) -> tuple[float, float | None]:
     mean = float(gaps.sum()) / num_gaps
     if mean <= 0:
         return mean, None
-    variance = float(gaps @ gaps) / num_gaps - mean**2
+    variance = float(np.square(gaps).sum()) / num_gaps - mean**2
     return mean, float(np.sqrt(max(variance, 0.0)) / mean)
 
 
@@ -67,7 +67,7 @@ class Windows:
         # Empty windows add nothing to the sums, so that only the others are made.
         counts = count[place < num_windows].astype(np.float64)
         mean = float(counts.sum()) / num_windows
-        variance = (float(counts @ counts) - num_windows * mean**2) / (num_windows - 1)
+        variance = (float(np.square(counts).sum()) - num_windows * mean**2) / (num_windows - 1)
         return {"window_s": float(window_s), "num_windows": num_windows, "mean_jobs": mean, "idc": variance / mean}
 
     def series(self, window_s: int) -> Floats:

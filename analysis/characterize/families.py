@@ -222,7 +222,7 @@ def _em_step(theta: Floats, sample: Sample) -> Floats:
         rows = log_weights + survival - (np.log(means) if is_ended else 0.0)
         held = np.exp(rows - _log_sum(rows)) * counts
         weight_sum += held.sum(axis=1)
-        time_sum += held @ values + (0.0 if is_ended else held.sum(axis=1) * theta[k:])
+        time_sum += (held * values).sum(axis=1) + (0.0 if is_ended else held.sum(axis=1) * theta[k:])
     weight_sum = np.maximum(weight_sum, 1e-9)
     return np.concatenate([weight_sum / weight_sum.sum(), np.maximum(time_sum, 1e-9) / weight_sum])
 

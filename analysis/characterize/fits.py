@@ -165,17 +165,22 @@ def _fit_rows(fitted: FittedDurations) -> list[dict[str, Any]]:
     best = min((one.aic for one in fitted.whole if one.is_converged), default=None)
     rows = []
     for one in fitted.whole:
-        measured = {"ks": fitted.ks(one), "ks_tail": fitted.ks_tail(one)} if one.is_converged else {}
-        above = None if best is None or not one.is_converged else one.aic - best
+        measured = {"ks": _round(fitted.ks(one)), "ks_tail": _round(fitted.ks_tail(one))} if one.is_converged else {}
+        above = None if best is None or not one.is_converged else round(one.aic - best, 3)
         rows.append({**_shared(one, fitted.sample), **measured, "part": "whole", "aic_above_best": above})
     rows.sort(key=lambda row: math.inf if row["aic_above_best"] is None else row["aic_above_best"])
     rows[0]["verdict"] = verdict(fitted)
     if fitted.tail is not None:
         beyond = fitted.sample.above(fitted.threshold_s)
-        ks = ks_distance(fitted.tail.share_below, beyond) if fitted.tail.is_converged else None
+        ks = _round(ks_distance(fitted.tail.share_below, beyond)) if fitted.tail.is_converged else None
         shared = _shared(fitted.tail, beyond)
         rows.append({**shared, "part": "tail", "ks": ks, "ks_tail": ks, "threshold_s": fitted.threshold_s})
     return [dict.fromkeys(FITS_SCHEMA) | row for row in rows]
+
+
+def _round(value: float | None) -> float | None:
+    """Six digits: the search ends where more of them are chance, which other machines would throw otherwise."""
+    return None if value is None else float(f"{value:.6g}")
 
 
 def _shared(one: Fit, sample: Sample) -> dict[str, Any]:
@@ -184,8 +189,8 @@ def _shared(one: Fit, sample: Sample) -> dict[str, Any]:
         "num_jobs": round(sample.num_jobs),
         "num_censored": round(float(sample.censored.sum())),
         "num_parameters": one.family.num_free,
-        "log_likelihood": one.log_likelihood if one.is_converged else None,
-        "aic": one.aic if one.is_converged else None,
+        "log_likelihood": round(one.log_likelihood, 3) if one.is_converged else None,
+        "aic": round(one.aic, 3) if one.is_converged else None,
         "is_converged": one.is_converged,
     }
 
@@ -229,8 +234,8 @@ def _parameter_rows(fitted: FittedDurations) -> list[dict[str, Any]]:
         {
             "family": one.family.name,
             "parameter": name,
-            "estimate": float(value),
-            "standard_error": float(error) if math.isfinite(error) else None,
+            "estimate": _round(float(value)),
+            "standard_error": _round(float(error)) if math.isfinite(error) else None,
         }
         for one in fits
         if one.is_converged
@@ -282,7 +287,7 @@ def _curve_rows(fitted: FittedDurations) -> list[dict[str, Any]]:
         share = start + (1.0 - start) * fitted.tail.share_below(beyond - threshold)
         curves.append((fitted.tail.family.name, beyond, share))
     return [
-        {"family": name, "duration_s": float(x), "share": float(y)}
+        {"family": name, "duration_s": float(x), "share": round(float(y), 6)}
         for name, points, shares in curves
         for x, y in zip(points, shares, strict=True)
     ]

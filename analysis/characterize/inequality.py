@@ -63,7 +63,7 @@ def gini(parts: Floats) -> float:
     """
     ordered, number = np.sort(parts), len(parts)
     rank = 2 * np.arange(1, number + 1) - number - 1
-    return float(rank @ ordered / (number * ordered.sum()))
+    return float((rank * ordered).sum() / (number * ordered.sum()))
 
 
 def lorenz(parts: Floats, at: Floats) -> Floats:
@@ -150,7 +150,7 @@ def concentration(users: pl.DataFrame, vcs: pl.DataFrame, *, by: tuple[str, ...]
                 "num_tenants": len(parts),
                 "known_share": known,
                 "gini": gini(parts),
-                "effective_tenants": 1 / float(shares @ shares),
+                "effective_tenants": 1 / float(np.square(shares).sum()),
                 **{f"top_{number}_share": of_largest(number) for number in TOP},
                 **{
                     f"top_{percent}pct_share": of_largest(math.ceil(len(parts) * percent / 100 - 1e-9))

@@ -102,7 +102,7 @@ def _row(jobs: GroupedJobs) -> dict[str, Any]:
         "between_share": None if within is None or total <= 0 else 1 - within / total,
         "entropy_bits": jobs.as_one().entropy_bits(),
         "entropy_within_bits": jobs.entropy_bits(),
-        "hindsight_log_mae": float(jobs.count @ off) / jobs.num_jobs,
-        "hindsight_log_mae_gpu_time": float(jobs.gpu_us @ off) / gpu_time if gpu_time else None,
+        "hindsight_log_mae": float((jobs.count * off).sum()) / jobs.num_jobs,
+        "hindsight_log_mae_gpu_time": float((jobs.gpu_us * off).sum()) / gpu_time if gpu_time else None,
         "hindsight_within_2x_share": jobs.shares_within(BINS_PER_DOUBLING)[0],
     }

@@ -93,7 +93,7 @@ def psi(part: Floats, whole: Floats) -> float:
     """
     held = (part > 0) | (whole > 0)
     smooth = [(counts[held] + 0.5) / (counts[held] + 0.5).sum() for counts in (part, whole)]
-    return float((smooth[0] - smooth[1]) @ np.log(smooth[0] / smooth[1]))
+    return float(((smooth[0] - smooth[1]) * np.log(smooth[0] / smooth[1])).sum())
 
 
 def _ks(part: Floats, whole: Floats) -> float:

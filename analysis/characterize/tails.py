@@ -92,7 +92,7 @@ def hill(sample: Sample, threshold: float) -> PowerTail:
     log = np.log(sample.value[chosen] / threshold)
     tail = Sample(sample.value[chosen], sample.ended[chosen], sample.censored[chosen])
     num_ended = float(tail.ended.sum())
-    index = num_ended / float((tail.ended + tail.censored) @ log)
+    index = num_ended / float(((tail.ended + tail.censored) * log).sum())
     survival = kaplan_meier(tail)
     fitted = np.exp(-index * log)
     before = np.append(1.0, survival[:-1])
@@ -185,9 +185,9 @@ def _tail_row(sample: Sample) -> dict[str, Any] | None:
             "ks": tail.ks,
         }
     if fitted.tail is not None and fitted.tail.is_converged:
-        row["excess_shape"] = float(fitted.tail.estimate[0])
+        row["excess_shape"] = float(f"{fitted.tail.estimate[0]:.6g}")
         if np.isfinite(error := float(fitted.tail.standard_error[0])):
-            row["excess_shape_se"] = error
+            row["excess_shape_se"] = float(f"{error:.6g}")
         misfit = ks_distance(fitted.tail.share_below, sample.above(fitted.threshold_s))
         row["verdict"] = _verdict(row, misfit)
     return row
