@@ -143,7 +143,8 @@ def plot_slowdown(table: pl.DataFrame, *, ax: Axes | None = None) -> Axes:
 
 
 def _cluster_rows(table: pl.DataFrame) -> pl.DataFrame:
-    return table.filter((pl.col("scope").cast(pl.String) == "cluster") & pl.col("enough_free_time_share").is_not_null())
+    is_known = pl.col("is_capacity_known") & pl.col("enough_free_time_share").is_not_null()
+    return table.filter((pl.col("scope").cast(pl.String) == "cluster") & is_known)
 
 
 @figure(

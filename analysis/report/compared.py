@@ -128,9 +128,7 @@ def published_finding(tables: Mapping[str, pl.DataFrame]) -> str | None:
 def _times(ratio: float) -> str:
     if 1 / ALIKE < ratio < ALIKE:
         return "as long as in"
-    return (
-        f"{number_text(ratio)} times as long as in" if ratio > 1 else f"{number_text(1 / ratio)} times shorter than in"
-    )
+    return f"{number_text(ratio)} times as long as in" if ratio > 1 else f"{percent_text(ratio)} as long as in"
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,10 @@ from typing import Final
 
 import polars as pl
 
+from analysis.metrics import S_PER_H
 from analysis.plots.distributions import bucket_label
 from analysis.plots.style import duration_text
-from analysis.report.words import SHARES, WORDS, heading, meaning
+from analysis.report.words import SHARES, WEEKDAYS, WORDED, WORDS, heading, meaning
 
 __all__ = ["Cell", "Column", "TableView", "count_text", "number_text", "percent_text", "table_view", "transposed_view"]
 
@@ -98,6 +99,8 @@ def percent_text(share: float) -> str:
 def _float_text(name: str, value: float) -> str:
     if name.endswith("_share") or name in SHARES:
         return percent_text(value)
+    if name.endswith("_gpu_s"):
+        return number_text(value / S_PER_H)
     return duration_text(value) if name.endswith("_s") else number_text(value)
 
 
@@ -109,8 +112,8 @@ def _text(name: str, value: object) -> str:
     if isinstance(value, datetime):
         return f"{value:%Y-%m-%d %H:%M}"
     if isinstance(value, int):
-        return count_text(value)
-    return bucket_label(str(value)) if name in {"bucket", "gpu_bucket"} else WORDS.get(str(value), str(value))
+        return WEEKDAYS[value - 1] if name == "weekday" else count_text(value)
+    return bucket_label(str(value)) if name in {"bucket", "gpu_bucket"} else str(value)
 
 
 def _cell(name: str, value: object, *, order: dict[str, int]) -> Cell:
@@ -118,6 +121,8 @@ def _cell(name: str, value: object, *, order: dict[str, int]) -> Cell:
     if value is None:
         return Cell(UNKNOWN, "")
     text = _text(name, value)
+    if order or name in WORDED:
+        text = WORDS.get(text, text).replace("_", " ")
     if isinstance(value, bool | datetime | date | timedelta):
         return Cell(text)
     if isinstance(value, int | float):

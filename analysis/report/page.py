@@ -20,10 +20,11 @@ from analysis.characterize import characterize
 from analysis.errors import UsageError
 from analysis.report.blocks import Section, limit_downloads
 from analysis.report.compared import compared_findings, logs_section, name_logs, published_section
-from analysis.report.findings import find, gain_findings, score_findings
+from analysis.report.findings import find
 from analysis.report.quality import quality_section
 from analysis.report.replayed import characterize_replays
 from analysis.report.tried import gains_section, scores_section
+from analysis.report.tried_findings import gain_findings, score_findings
 from analysis.report.workload import Logs, workload_sections
 
 if TYPE_CHECKING:

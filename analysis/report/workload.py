@@ -41,7 +41,7 @@ SECTIONS: Final[Mapping[str, tuple[str, str]]] = {
 MODULES: Final[Mapping[str, str]] = {
     **dict.fromkeys(("summary", "headline"), "overview"),
     **dict.fromkeys(("fits", "tails"), "durations"),
-    "sharing": "demand",
+    **dict.fromkeys(("sharing", "consolidation"), "demand"),
     "bursts": "arrivals",
     **dict.fromkeys(("delays", "waiting"), "queueing"),
     **dict.fromkeys(("waste", "failures"), "outcomes"),
@@ -141,6 +141,9 @@ def workload_sections(logs: Logs, replayed: Replayed) -> list[Section]:
         for name in sorted(CHARACTERIZATIONS, key=lambda name: name not in FIRST):
             if section_of(CHARACTERIZATIONS[name]) == anchor and name in logs.tables:
                 _fill(section, name, logs, replayed)
+        if anchor != "overview":
+            # Figures side by side first, then tables in full width, then those that are folded away.
+            section.blocks.sort(key=lambda block: (not block.svg, block.is_folded))
         if section.blocks or section.missing:
             made.append(section)
     return made

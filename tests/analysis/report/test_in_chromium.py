@@ -16,7 +16,7 @@ from analysis.report import write_comparison, write_report
 from tests.analysis.report.browser import CHROMIUM, Browser
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed (Debian: apt install chromium)")
-TABLE = "table.sortable"
+TABLE = "#published-1 table.sortable"
 
 
 @pytest.fixture(scope="module")
