@@ -210,10 +210,13 @@ def _scores(history: pl.DataFrame, key: str, codes: Ints) -> Iterator[tuple[str,
         error = np.abs(np.log1p(np.minimum(predicted, limit)) - log_duration)
         scored = ~np.isnan(error)
         error[~scored] = 0.0
+        # Whole thousandths and billionths: their sums do not depend on the order of the rows.
         count, weight, close, heavy, total = (
             np.bincount(codes, weights=part, minlength=len(every)).astype(np.float64)
-            # Whole billionths: their sum does not depend on the order of the rows.
-            for part in (scored, scored * gpu_s, scored & (error <= LOG_2), error * gpu_s, np.rint(error * 1e9))
+            for part in (
+                *(scored, np.rint(scored * gpu_s * 1e3), scored & (error <= LOG_2)),
+                *(np.rint(error * gpu_s * 1e3), np.rint(error * 1e9)),
+            )
         )
         measures = {
             "num_jobs": count,
