@@ -8,6 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from analysis.cli.app import JsonOption, app, progress, refuse_inside, say, show_table, split_names, write_json
+from analysis.cli.characterize_options import (
+    AddressOption,
+    ByOption,
+    EngineOption,
+    WhereOption,
+    counting,
+    job_filter,
+)
 from analysis.cli.replay_commands import ClusterOption, NoVcOption, choose_cluster
 from analysis.cli.road import cluster_place, num_steps, walk
 from analysis.errors import UsageError
@@ -22,6 +30,9 @@ __all__ = ["characterize", "demo", "report"]
 
 TracesArgument = Annotated[list[Path], typer.Argument(metavar="TRACE...", help="Trace folder, one or several.")]
 MARKER = "characterization.json"
+#: Columns of the summary that are shown for each group, beside the group.
+GROUP_COLUMNS = ("num_jobs", "num_gpu_jobs", "gpu_hours", "median_duration_s", "median_queueing_delay_s", "num_users")
+MOST_GROUPS = 25
 DEMO_JOBS = 20_000
 DEMO_MARKER = "report.html"
 
@@ -31,30 +42,48 @@ def characterize(
     trace_folders: TracesArgument,
     output: Annotated[Path, typer.Option("-o", "--output", metavar="DIR", help="Folder for all that comes out.")],
     *,
+    by: ByOption = None,
+    where: WhereOption = None,
+    engine: EngineOption = "polars",
+    address: AddressOption = None,
     json_to: JsonOption = None,
 ) -> None:
     """Say what the workload looks like: result tables (Parquet, CSV) and figures (SVG, PNG).
 
     Several Traces come side by side: tables with a column 'trace', figures with all of them. The table
-    'published_comparison' sets them beside what is published about other clusters.
+    'published_comparison' sets them beside what is published about other clusters. With --by there are tables only.
 
     Example: hindcast characterize philly -o philly-tables
+
+    Example: hindcast characterize philly --by vc --where "num_gpus > 0" -o philly-by-vc
     """
     from analysis.characterize import characterize as run
+    from analysis.characterize.cubes import as_groups
 
-    logs = _read_logs(trace_folders)
-    with progress("characterizing", total=len(logs)) as step:
+    logs, condition = _read_logs(trace_folders), job_filter(where)
+    groups = as_groups(split_names(by, option="--by") if by else ())
+    with counting(engine=engine, address=address), progress("characterizing", total=len(logs)) as step:
         made = {}
         for log, trace in logs.items():
-            made[log] = run(trace)
+            made[log] = run(trace, by=groups, where=condition, engine=engine)
             step(log)
-        tables = _write_characterized(made, output)
-    summary = tables["summary"].to_dicts()
-    # A row of many columns is read from top to bottom.
-    lines = [{"what": name, **{row["trace"]: row[name] for row in summary}} for name in tables["summary"].columns[1:]]
-    show_table(lines if len(logs) > 1 else _what_value(summary), json_to=json_to)
+    tables = _write_grouped(made, output) if groups else _write_characterized(made, output)
+    _show_summary(tables["summary"], groups, num_logs=len(logs), json_to=json_to)
     write_json({name: table.to_dicts() for name, table in tables.items()}, json_to)
-    say(f"{len(tables)} tables and their figures written to {output}", json_to=json_to)
+    say(f"{len(tables)} tables{'' if groups else ' and their figures'} written to {output}", json_to=json_to)
+
+
+def _show_summary(summary: pl.DataFrame, groups: tuple[str, ...], *, num_logs: int, json_to: Path | None) -> None:
+    rows = summary.to_dicts()
+    if groups:
+        columns = ["trace", *groups, *GROUP_COLUMNS]
+        show_table([{name: row[name] for name in columns} for row in rows[:MOST_GROUPS]], json_to=json_to)
+    elif num_logs > 1:
+        # A row of many columns is read from top to bottom.
+        names = summary.columns[1:]
+        show_table([{"what": name, **{row["trace"]: row[name] for row in rows}} for name in names], json_to=json_to)
+    else:
+        show_table(_what_value(rows), json_to=json_to)
 
 
 def _what_value(summary: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -85,16 +114,32 @@ def _write_characterized(made: dict[str, dict[str, pl.DataFrame]], output: Path)
     tables = {name: stacked(table) for name, table in drawn.items()}
 
     def fill(folder: Path) -> None:
-        (folder / "tables").mkdir()
-        for name, table in tables.items():
-            table.write_parquet(folder / "tables" / f"{name}.parquet")
-            table.write_csv(folder / "tables" / f"{name}.csv")
+        _write_tables(tables, folder)
         (folder / "figures").mkdir()
         write_figures(drawn, folder / "figures")
-        write_json(tables["summary"].to_dicts(), folder / MARKER)
 
     write_folder(output, fill, marker=MARKER)
     return tables
+
+
+def _write_grouped(made: dict[str, dict[str, pl.DataFrame]], output: Path) -> dict[str, pl.DataFrame]:
+    """Write the tables of groups, of one log or several, and give them; figures would be one per group."""
+    from analysis.report import stacked
+    from analysis.trace import write_folder
+
+    names = list(next(iter(made.values())))
+    one = next(iter(made.values())) if len(made) == 1 else None
+    tables = one or {name: stacked({log: each[name] for log, each in made.items()}) for name in names}
+    write_folder(output, lambda folder: _write_tables(tables, folder), marker=MARKER)
+    return tables
+
+
+def _write_tables(tables: dict[str, pl.DataFrame], folder: Path) -> None:
+    (folder / "tables").mkdir()
+    for name, table in tables.items():
+        table.write_parquet(folder / "tables" / f"{name}.parquet")
+        table.write_csv(folder / "tables" / f"{name}.csv")
+    write_json(tables["summary"].to_dicts(), folder / MARKER)
 
 
 @app.command()
