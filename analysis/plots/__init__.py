@@ -13,6 +13,7 @@ from analysis.plots.losses import (
     plot_time_to_failure,
     plot_what_jobs_wait_for,
 )
+from analysis.plots.nodes import plot_consolidation
 from analysis.plots.over_time import plot_arrivals_by_hour, plot_arrivals_over_time, plot_running_gpus
 from analysis.plots.predictability import plot_duration_predictability, plot_nearest_history
 from analysis.plots.predictions import plot_captured_share, plot_policies, plot_prediction_errors, plot_predictor_scores
@@ -20,6 +21,7 @@ from analysis.plots.published import plot_published_comparison
 from analysis.plots.registry import FIGURES, FigureSpec, Tables, by_log, figure, render_svg, write_figures
 from analysis.plots.shares import plot_gpu_demand, plot_status, plot_top_users, plot_top_vcs
 from analysis.plots.style import new_axes, to_png, to_svg
+from analysis.plots.tenancy import plot_vc_load, plot_wasteful_users
 from analysis.plots.vc_load import plot_vc_imbalance
 from analysis.plots.waits import plot_queueing_by_hour
 
@@ -37,6 +39,7 @@ __all__ = [
     "plot_arrivals_over_time",
     "plot_captured_share",
     "plot_concentration",
+    "plot_consolidation",
     "plot_duration_cdf",
     "plot_duration_cdf_gpu_time",
     "plot_duration_fits",
@@ -61,6 +64,8 @@ __all__ = [
     "plot_top_users",
     "plot_top_vcs",
     "plot_vc_imbalance",
+    "plot_vc_load",
+    "plot_wasteful_users",
     "plot_weekly_drift",
     "plot_what_jobs_wait_for",
     "render_svg",
