@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from analysis.errors import HindcastError, UnknownNameError
-from analysis.plots.style import INK, SIZE_IN, TEXT_PT, log_label, new_axes, new_panels, to_png, to_svg
+from analysis.plots.style import SIZE_IN, new_axes, new_panels, to_png, to_svg
 
 __all__ = ["FIGURES", "FigureSpec", "Tables", "by_log", "figure", "render_svg", "write_figures"]
 
@@ -99,11 +99,10 @@ class FigureSpec:
             return _figure_of(self.draw(next(iter(tables.values())), **options))
         if self.compares:
             return _figure_of(self.draw(tables, **options))
-        panels = new_panels([self.height_in(part) for part in tables.values()])
-        for ax, (log, part) in zip(panels, tables.items(), strict=True):
-            self.draw(part, ax=ax, **options)
-            ax.set_title(log_label(log), loc="left", fontsize=TEXT_PT, color=INK, fontweight="bold")
-        return _figure_of(panels[0])
+        panels = new_panels({log: self.height_in(part) for log, part in tables.items()})
+        for log, ax in panels.items():
+            self.draw(tables[log], ax=ax, **options)
+        return _figure_of(next(iter(panels.values())))
 
 
 #: Every figure by name, in the order of a report.

@@ -27,6 +27,7 @@ from analysis.plots.style import (
 
 __all__ = ["plot_gpu_demand", "plot_status", "plot_top_users", "plot_top_vcs"]
 
+MARKED = "of GPU time"
 #: A figure shows the largest of the table.
 MOST_TENANTS = 12
 
@@ -78,11 +79,11 @@ def compared_bars(
         known = [(place, share) for place, share in zip(places, used, strict=True) if share is not None]
         ax.scatter([share for _, share in known], [place for place, _ in known], color=INK, marker="D", s=11, zorder=3)
         largest = max(largest, *jobs, *(share for _, share in known))
-    ax.scatter([], [], color=INK, marker="D", s=11, label="of GPU time")
+    ax.scatter([], [], color=INK, marker="D", s=11, label=MARKED)
     ax.set_yticks(range(len(labels)), labels=labels)
     ax.set_ylim(len(labels) - 0.45, -0.55)
     share_axis(ax, label=axis_label, axis="x", largest=min(largest * 1.08, 1.04) or 1.0)
-    legend(ax, num_columns=3, place="outside")
+    legend(ax, num_columns=3, place="outside", last=MARKED)
     return style_axes(ax, grid="x")
 
 
@@ -188,8 +189,12 @@ def _plot_ranks(tables: Mapping[str, pl.DataFrame], *, by: str, words: str, ax: 
     """Names of one log mean nothing in another: what the largest use together, by how many they are."""
     ax = ax or new_axes()
     for index, (log, table) in enumerate(tables.items()):
-        share = table.filter(pl.col(by).is_not_null()).head(MOST_TENANTS)["gpu_time_share"].fill_null(0.0).cum_sum()
-        ax.plot(range(len(share) + 1), [0.0, *share], label=log_label(log), marker=".", **line_style(index))
+        named = table.filter(pl.col(by).is_not_null()).head(MOST_TENANTS)
+        # A log of CPU jobs has no GPU time: there the jobs count.
+        column = "gpu_time_share" if named["gpu_time_share"].fill_null(0.0).sum() > 0 else "job_share"
+        label = log_label(log) if column == "gpu_time_share" else f"{log_label(log)} (jobs)"
+        share = named[column].fill_null(0.0).cum_sum()
+        ax.plot(range(len(share) + 1), [0.0, *share], label=label, marker=".", **line_style(index))
     ax.set_xlim(0, MOST_TENANTS)
     ax.set_xlabel(f"Largest {words} (number)")
     share_axis(ax, label="Share of all GPU time (%)", largest=1.0)

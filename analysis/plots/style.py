@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping
 from html import escape
 from typing import Any, Final
 
@@ -45,6 +45,8 @@ DASHES: Final = ("-", (0, (5, 1.5)), (0, (1.5, 1)), (0, (6, 1.5, 1, 1.5)), (0, (
 HATCHES: Final = ("", "////", "....", "xxxx", "----", "||||", "oo")
 #: Narrow, so that a figure is legible on a telephone without zooming and in a column of print.
 SIZE_IN: Final = (4.4, 3.1)
+#: Room for the name above a panel.
+TITLE_IN: Final = 0.22
 #: A longer name of a log or tenant is cut in figures.
 LABEL_LENGTH: Final = 16
 TEXT_PT: Final = 9
@@ -61,11 +63,17 @@ def new_axes(*, width_in: float = SIZE_IN[0], height_in: float = SIZE_IN[1]) -> 
     return figure.subplots()
 
 
-def new_panels(heights_in: Sequence[float], *, width_in: float = SIZE_IN[0]) -> list[Axes]:
-    """Make axes one below the other on one figure, each of its own height [inch]."""
-    figure = Figure(figsize=(width_in, sum(heights_in)), layout="constrained")
+def new_panels(heights_in: Mapping[str, float], *, width_in: float = SIZE_IN[0]) -> dict[str, Axes]:
+    """Make axes one below the other on one figure, each of its own height [inch] and with its name above it."""
+    heights = [height + TITLE_IN for height in heights_in.values()]
+    figure = Figure(figsize=(width_in, sum(heights)), layout="constrained")
     FigureCanvasAgg(figure)
-    return list(figure.subplots(len(heights_in), 1, squeeze=False, height_ratios=list(heights_in))[:, 0])
+    parts = figure.subfigures(len(heights), 1, squeeze=False, height_ratios=heights)[:, 0]
+    axes = {}
+    for part, name in zip(parts, heights_in, strict=True):
+        part.suptitle(log_label(name), x=0.02, ha="left", fontsize=TEXT_PT, fontweight="bold", color=INK)
+        axes[name] = part.subplots()
+    return axes
 
 
 def style_axes(ax: Axes, *, grid: str = "both") -> Axes:
@@ -88,11 +96,15 @@ def style_axes(ax: Axes, *, grid: str = "both") -> Axes:
     return ax
 
 
-def legend(ax: Axes, *, title: str = "", num_columns: int = 1, place: str = "best") -> None:
-    """Add a legend without a frame, in ink; "outside" puts it above the axes."""
+def legend(ax: Axes, *, title: str = "", num_columns: int = 1, place: str = "best", last: str = "") -> None:
+    """Add a legend without a frame, in ink; "outside" puts it above the axes; the label ``last`` closes it."""
+    handles, labels = ax.get_legend_handles_labels()
+    shown = sorted(zip(handles, labels, strict=True), key=lambda entry: entry[1] == last)
     # Flush right: to the left there is room for it above the labels of the y axis.
     where = {"loc": "lower right", "bbox_to_anchor": (1.0, 1.0)} if place == "outside" else {"loc": place}
     box = ax.legend(
+        [handle for handle, _ in shown],
+        [label for _, label in shown],
         title=title or None,
         ncols=num_columns,
         frameon=False,

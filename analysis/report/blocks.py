@@ -21,6 +21,8 @@ MOST_ROWS: Final = 40
 MOST_OPEN_ROWS: Final = 16
 #: A table with more columns needs the whole width.
 MOST_NARROW_COLUMNS: Final = 5
+#: Values of more logs side by side need the whole width.
+MOST_NARROW_LOGS: Final = 2
 
 
 @dataclass
@@ -143,7 +145,7 @@ def table_block(
         definition=about(name),
         table=view,
         download=csv_download(name, table),
-        is_wide=len(view.head) > MOST_NARROW_COLUMNS,
+        is_wide=len(view.head) > (MOST_NARROW_COLUMNS if view.is_sortable else MOST_NARROW_LOGS + 1),
         is_folded=len(view.rows) > MOST_OPEN_ROWS if is_folded is None else is_folded,
     )
 

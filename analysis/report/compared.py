@@ -12,6 +12,7 @@ from analysis.plots.style import duration_text
 from analysis.report.blocks import Section, figure_block, table_block
 from analysis.report.numbers import count_text, number_text, percent_text
 from analysis.report.published import compare_with_published, published_gains
+from analysis.report.sentences import table_of
 from analysis.report.workload import Logs
 from analysis.trace import Trace
 
@@ -154,6 +155,10 @@ def _gpus(value: float) -> str:
     return f"{number_text(value)} GPU{'' if value == 1 else 's'}"
 
 
+def _bursts(value: float) -> str:
+    return f"{number_text(value)} times as variable an hour as independent ones"
+
+
 SPREADS: Final = (
     _Spread("median_duration_s", "The median GPU job runs longest in", "shortest in", duration_text),
     _Spread("mean_duration_s", "The mean GPU job runs longest in", "shortest in", duration_text),
@@ -171,6 +176,14 @@ SPREADS: Final = (
     _Spread(
         "gpu_allocation", "Jobs hold the largest part of the GPUs in", "the smallest in", percent_text, has_ratio=False
     ),
+    _Spread("idc_1h", "Jobs arrive in the strongest bursts in", "in the weakest in", _bursts, has_ratio=False),
+    _Spread(
+        "within_2x_share",
+        "The past of its owner predicts a job within a factor of 2 most often in",
+        "least often in",
+        percent_text,
+        has_ratio=False,
+    ),
     _Spread(
         "top_3_users_share",
         "The three largest users use most of the GPU time in",
@@ -186,10 +199,14 @@ def compared_findings(logs: Logs) -> list[str]:
     tables = _by_log(logs)
     table = compare_with_published(tables)
     own = table.filter(~pl.col("is_published"))
-    own = own.with_columns(
-        gpu_allocation=pl.Series([_allocation(of_log) for of_log in tables.values()], dtype=pl.Float64),
-        top_3_users_share=pl.Series([_largest_users(of_log) for of_log in tables.values()], dtype=pl.Float64),
-    )
+    more = {
+        "gpu_allocation": lambda of_log: _first(of_log, "running_gpus_summary", "gpu_allocation"),
+        "top_3_users_share": _largest_users,
+        "idc_1h": lambda of_log: _first(of_log, "burstiness", "idc_1h"),
+        "within_2x_share": _looking_back,
+    }
+    columns = {name: [of(of_log) for of_log in tables.values()] for name, of in more.items()}
+    own = own.hstack(pl.DataFrame(columns, schema=dict.fromkeys(more, pl.Float64())))
     found = [_sizes(own), *(spread.sentence(own) for spread in SPREADS), _beside_helios(table)]
     return [text for text in found if text]
 
@@ -202,9 +219,16 @@ def _sizes(own: pl.DataFrame) -> str:
     return f"{_listed(parts)}."
 
 
-def _allocation(tables: Mapping[str, pl.DataFrame]) -> float | None:
-    use = tables["running_gpus_summary"]
-    return use["gpu_allocation"][0] if use.height else None
+def _first(tables: Mapping[str, pl.DataFrame], name: str, column: str) -> float | None:
+    table = table_of(tables, name)
+    return table[column][0] if table.height else None
+
+
+def _looking_back(tables: Mapping[str, pl.DataFrame]) -> float | None:
+    """Best share within a factor of two, of GPU jobs (of the first kind where there are none)."""
+    table = table_of(tables, "nearest_history")
+    best = table.filter(pl.col("kind") == table["kind"][0])["within_2x_share"].max() if table.height else None
+    return float(best) if isinstance(best, int | float) else None
 
 
 def _largest_users(tables: Mapping[str, pl.DataFrame]) -> float | None:

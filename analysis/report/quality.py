@@ -8,7 +8,7 @@ from typing import Final
 import polars as pl
 
 from analysis import schema
-from analysis.report.blocks import Block, Section, table_block
+from analysis.report.blocks import MOST_NARROW_LOGS, Block, Section, table_block
 from analysis.trace import LoadReport, Trace
 
 __all__ = ["quality_section"]
@@ -70,7 +70,9 @@ def quality_section(traces: Mapping[str, Trace]) -> Section:
     for name, title, count, none in PARTS:
         counted = {log: count(trace) for log, trace in traces.items()}
         if any(counted.values()):
-            blocks.append(table_block(name, _side_by_side(counted), title=title))
+            block = table_block(name, _side_by_side(counted), title=title)
+            block.is_wide = len(traces) > MOST_NARROW_LOGS
+            blocks.append(block)
         elif none:
             blocks.append(Block(title, missing=none))
     known = _completeness(traces)
