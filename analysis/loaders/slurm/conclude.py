@@ -48,6 +48,10 @@ def conclude_trace(source: Source) -> Trace:
     done = assemble(*source.take())
     notes = _notes(source, done)
     job_ids = name_jobs(done.jobs)
+    if not _records_gpus(source):
+        done.jobs, done.runs = (
+            table.with_columns(num_gpus=pl.lit(None, dtype=pl.Float64)) for table in (done.jobs, done.runs)
+        )
     tables = {
         "nodes": nodes,
         "attempts": attempts_table(done.runs, job_ids),
@@ -70,13 +74,16 @@ def _replace(meta: dict[str, Any], report: LoadReport) -> TraceMeta:
     return TraceMeta(**meta, load_report=report)
 
 
+def _records_gpus(source: Source) -> bool:
+    """Whether any line speaks of GPUs; else the cluster does not record them, and nothing is known of any job's."""
+    return any(reading.names_gpus for reading in source.readings)
+
+
 def _partial(source: Source, done: Assembled) -> pl.DataFrame:
     """Columns for ``finish_jobs``; a time that no export has is left out, so that nothing is read into it."""
     jobs, done.jobs = done.jobs, done.jobs.clear()
     absent = [name for raw, name in TIMES.items() if not source.has(raw)]
     never = pl.col("never")
-    if not any(reading.names_gpus for reading in source.readings):
-        jobs = jobs.with_columns(num_gpus=pl.lit(None, dtype=pl.Float64))
     # Sorted while it is small: the finished table then need not be copied.
     jobs = schema.sort_jobs(jobs)
     start = source.window[0]
@@ -138,7 +145,7 @@ def _notes(source: Source, done: Assembled) -> list[str]:
     hashed = sum(reader.num_hashed for reader in times)
     if hashed:
         said.append(f"{hashed} times are '#####' (too long for sacct's column): they are not known.")
-    if not any(reading.names_gpus for reading in source.readings):
+    if not _records_gpus(source):
         said.append("No line speaks of GPUs: this cluster does not record them, so num_gpus is unknown for all jobs.")
     if not source.has("JobID"):
         said.append("JobID was not exported: tasks of an array and parts of a heterogeneous job are jobs of their own.")

@@ -563,3 +563,15 @@ def test_any_log_adds_up_and_its_lines_may_come_in_any_order(tmp_path_factory, r
         assert report.rows_set_aside == trace.rejects.height
     assert one_.jobs["job_id"].to_list() == two.jobs["job_id"].to_list()
     assert one_.jobs["duration_s"].to_list() == two.jobs["duration_s"].to_list()
+
+
+def test_runs_of_a_cluster_that_records_no_gpus_have_an_unknown_number(tmp_path):
+    # Found by the law test: the jobs' GPUs were null, their attempts' 0.
+    path = tmp_path / "sacct.txt"
+    path.write_text(
+        "JobID|State|Submit|Start|End|AllocTRES\n"
+        "1|COMPLETED|2024-03-01T08:00:00|2024-03-01T08:05:00|2024-03-01T09:05:00|cpu=4,mem=8G,node=1\n"
+    )
+    trace = load("slurm", path, timezone="UTC")
+    assert trace.jobs["num_gpus"].to_list() == [None]
+    assert trace.attempts["gpus"].to_list() == [None]
