@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 
 from analysis.plots.distributions import bucket_label
 from analysis.plots.registry import figure
-from analysis.plots.style import PALETTE, legend, new_axes, share_axis, style_axes
+from analysis.plots.style import bar_style, legend, new_axes, share_axis, style_axes
 
 __all__ = ["plot_consolidation"]
 
@@ -49,9 +49,7 @@ def plot_consolidation(table: pl.DataFrame, *, ax: Axes | None = None) -> Axes:
         )
         sums = dict(inside.group_by("bucket").agg(pl.col("job_share").sum()).rows())
         shares = np.array([sums.get(bucket, 0.0) for bucket in buckets])
-        ax.barh(
-            places, shares, left=left, height=0.7, color=PALETTE[index], edgecolor="white", linewidth=0.5, label=name
-        )
+        ax.barh(places, shares, left=left, height=0.7, label=name, **bar_style(index))
         left += shares
     ax.set_yticks(places, labels=[bucket_label(bucket) for bucket in buckets])
     ax.set_ylim(len(buckets) - 0.45, -0.55)
