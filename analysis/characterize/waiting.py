@@ -150,9 +150,11 @@ def _levels(times: IntArray, change: IntArray) -> tuple[IntArray, IntArray]:
 def _mark(waiting: pl.DataFrame, times: IntArray, milli: IntArray, quota: pl.DataFrame) -> pl.DataFrame:
     """Add is_enough (at submission), enough_us (of the waiting), is_known; without a quota the peak stands for it."""
     if quota.height:
-        changed = np.union1d(times, quota["time_us"].to_numpy())
-        place = np.searchsorted(times, changed, side="right") - 1
-        times, milli = changed, np.where(place >= 0, milli[np.maximum(place, 0)], 0)
+        # Instants at which the quota changes: the use stays what it was.
+        changes = quota["time_us"].to_numpy()[1:]
+        place = np.searchsorted(times, changes, side="right")
+        milli = np.insert(milli, place, np.where(place > 0, milli[np.maximum(place - 1, 0)], 0))
+        times = np.insert(times, place, changes)
         free = quota_at(quota, times) - milli
     else:
         free = milli.max() - milli
@@ -164,7 +166,7 @@ def _mark(waiting: pl.DataFrame, times: IntArray, milli: IntArray, quota: pl.Dat
     first, last = (np.searchsorted(times, t, side="right") - 1 for t in (submit, start))
     is_enough, enough_us = np.zeros(len(request), dtype=bool), np.zeros(len(request), dtype=np.int64)
     # Jobs that ask for the same are done at once: there are few different requests.
-    for asked in np.unique(request):
+    for asked in waiting["milli_gpus"].unique():
         jobs = np.flatnonzero(request == asked)
         enough = free >= asked
         until = np.concatenate([[0], np.cumsum(np.where(enough[:-1], np.diff(times), 0))])
