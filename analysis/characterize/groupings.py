@@ -38,31 +38,43 @@ def job_size() -> pl.Expr:
 
 def hashed(*columns: pl.Expr, may_be_null: Sequence[pl.Expr] = ()) -> pl.Expr:
     """Number that stands for a combination of values; null where one of ``columns`` is null."""
-    known = pl.all_horizontal(column.is_not_null() for column in columns)
-    named = [column.alias(f"part_{place}") for place, column in enumerate([*columns, *may_be_null])]
-    return pl.when(known).then(pl.struct(named).hash(0))
+    parts = [*columns, *may_be_null]
+    if len(parts) == 1:
+        return pl.when(parts[0].is_not_null()).then(parts[0].hash(0))
+    named = pl.struct(part.alias(f"part_{place}") for place, part in enumerate(parts))
+    return pl.when(pl.all_horizontal(column.is_not_null() for column in columns)).then(named.hash(0))
 
 
 #: Who submits: the user, or the account where the source names no user.
 OWNER: Final = pl.coalesce("user", "account")
 
-#: Name -> key of the jobs that belong together; null = the job belongs to no group.
+#: What groups are made of, each a number or null; names are hashed, so that they need no room.
+PARTS: Final = {
+    "vc_part": hashed(pl.col("vc")),
+    "owner_part": hashed(OWNER),
+    "size_part": job_size(),
+    "limit_part": pl.col("time_limit_s"),
+    "name_part": hashed(pl.col("job_name")),
+    "group_part": hashed(pl.col("group")),
+}
+_VC, _OWNER, _SIZE, _LIMIT, _NAME, _GROUP = (pl.col(name) for name in PARTS)
+#: Name -> key of the jobs that belong together, over ``PARTS``; null = the job belongs to no group.
 GROUPINGS: Final = {
-    "vc": hashed(pl.col("vc")),
-    "user": hashed(OWNER),
-    "vc_size": hashed(pl.col("vc"), job_size()),
-    "user_request": hashed(OWNER, job_size(), may_be_null=(pl.col("time_limit_s"),)),
-    "user_name": hashed(OWNER, pl.col("job_name")),
-    "group": hashed(pl.col("group")),
+    "vc": _VC,
+    "user": _OWNER,
+    "vc_size": hashed(_VC, _SIZE),
+    "user_request": hashed(_OWNER, _SIZE, may_be_null=(_LIMIT,)),
+    "user_name": hashed(_OWNER, _NAME),
+    "group": _GROUP,
 }
 GROUPING: Final = pl.Enum(["none", *GROUPINGS])
 
-#: Jobs of known duration by kind, group of each grouping, and bin of the duration.
+#: Jobs of known duration by kind, what their groups are made of, and bin of the duration.
 JOB_GROUPS: Final = Cube(
     "job_groups",
     keys={
         "kind": pl.col("kind"),
-        **{f"key_{name}": key for name, key in GROUPINGS.items()},
+        **PARTS,
         "bin": ((1 + pl.col("duration_s")).log(2) * BINS_PER_DOUBLING).floor().cast(pl.Int64),
     },
     values={"num_jobs": pl.len().cast(pl.Int64), "sum_gpu_us": pl.col("gpu_us").sum()},
@@ -171,7 +183,7 @@ def grouped_jobs(cube: pl.DataFrame, grouping: str, by: Sequence[str]) -> Iterat
     by : sequence of str
         Columns of the table's own grouping.
     """
-    key = pl.lit(0, pl.UInt64) if grouping == "none" else pl.col(f"key_{grouping}")
+    key = pl.lit(0, pl.UInt64) if grouping == "none" else GROUPINGS[grouping]
     outer = [*by, "kind"]
     known = cube.select(*outer, "bin", "num_jobs", "sum_gpu_us", key.alias("key")).filter(pl.col("key").is_not_null())
     parts = known.sort([*outer, "key", "bin"]).partition_by(outer, as_dict=True, maintain_order=True)

@@ -27,7 +27,7 @@ Floats = NDArray[np.float64]
 LAST_K: Final = 15
 LOG_2: Final = float(np.log(2))
 #: In a log of twice as many jobs or more whole users are left out, by their hash, so that about as many jobs remain.
-MOST_JOBS: Final = 1_000_000
+MOST_JOBS: Final = 3_500_000
 
 #: Whose ended jobs are looked at: of the user (account, or virtual cluster, where the source names none), and of the
 #: same user with the same size and time limit.
@@ -153,7 +153,7 @@ def history_predictions(key: Ints, submit: Ints, end: Ints, duration: Floats) ->
         "each cut at the requested time limit. log_mae: mean absolute error of the natural logarithm of 1 s + "
         "duration (0.69 is a factor of two); with_history_share: share of the jobs that have such a job before them, "
         "the others are not scored. Where the log has no end times, a job counts as ended at its submission plus its "
-        "duration, which is optimistic. Of logs with 2 million jobs and more every so many whole users."
+        "duration, which is optimistic. Of logs with 7 million jobs and more every so many whole users."
     ),
     source=(
         "Mean of the last two: D. Tsafrir, Y. Etsion, D. G. Feitelson, IEEE TPDS 2007, doi:10.1109/TPDS.2007.70606; "
@@ -162,6 +162,7 @@ def history_predictions(key: Ints, submit: Ints, end: Ints, duration: Floats) ->
     needs=("duration_s", "submit_time"),
     empty_means="The log names neither users, accounts nor virtual clusters.",
     inputs=(HISTORY,),
+    heavy=True,
 )
 def nearest_history(history: pl.DataFrame, *, by: tuple[str, ...] = ()) -> pl.DataFrame:
     """Errors of predictions from ended jobs of the same user or request.

@@ -95,7 +95,7 @@ def test_keys_do_not_depend_on_what_lies_beside_them():
     whole = JOB_GROUPS.query(prepared).collect()
     parts = [JOB_GROUPS.query(prepared.slice(place, 4)).collect() for place in (0, 4, 8)]
     assert JOB_GROUPS.merge(parts).equals(JOB_GROUPS.merge([whole]))
-    assert whole["key_user"].n_unique() == 3
+    assert whole["owner_part"].n_unique() == 3
 
 
 def test_pitfall_a35_an_error_of_a_zero_length_job_is_finite():
