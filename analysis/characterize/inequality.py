@@ -115,7 +115,7 @@ def _parts(
     source=(
         "M. O. Lorenz, 1905, doi:10.2307/2276207; C. Gini, 1921, doi:10.2307/2223319; A. O. Hirschman, American "
         "Economic Review 54, 1964; top 5 % of users as in Q. Hu et al. (Helios), SC 2021, "
-        "doi:10.1145/3458817.3476223, figure 9"
+        "doi:10.1145/3458817.3476223"
     ),
     empty_means="The log names neither users nor virtual clusters.",
     inputs=(USERS, VCS),

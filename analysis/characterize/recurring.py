@@ -49,7 +49,7 @@ RECURRENCE_SCHEMA: Final = {
         "within_2x: share of them within a factor of two of it. num_jobs: jobs that have a group. Jobs whose "
         "duration is only a lower bound are left out."
     ),
-    source="Q. Weng et al., MLaaS in the Wild (PAI), NSDI 2022, section 3.3; the measures of likeness are ours",
+    source="Recurring tasks: Q. Weng et al., MLaaS in the Wild (PAI), NSDI 2022; the measures of likeness are ours",
     needs=("duration_s",),
     empty_means="The log names neither users nor recurrence groups.",
     inputs=(JOB_GROUPS,),

@@ -84,7 +84,7 @@ def psi(part: Floats, whole: Floats) -> float:
 
     References
     ----------
-    .. [1] N. Siddiqi, "Credit Risk Scorecards", Wiley, 2006, p. 136.
+    .. [1] N. Siddiqi, "Credit Risk Scorecards", Wiley, 2006.
 
     Examples
     --------
@@ -101,7 +101,7 @@ def _ks(part: Floats, whole: Floats) -> float:
 
 
 def _psi_chance(num_bins: int, num_part: float, num_whole: float) -> float | None:
-    """95 % quantile of the index of two samples of one population (B. Yurdakul, J. Naranjo, 2020)."""
+    """95 % quantile of the index of two samples of one population (B. Yurdakul, 2018)."""
     from scipy import special
 
     return float(special.chdtri(num_bins - 1, 0.05) * (1 / num_part + 1 / num_whole)) if num_bins > 1 else None
@@ -120,8 +120,8 @@ def _psi_chance(num_bins: int, num_part: float, num_whole: float) -> float | Non
         "jobs are not compared."
     ),
     source=(
-        "N. Siddiqi, Credit Risk Scorecards, 2006; chance: B. Yurdakul, J. Naranjo, Journal of Risk Model Validation "
-        "14(4), 2020, doi:10.21314/JRMV.2020.227; KS: N. Smirnov, 1948, doi:10.1214/aoms/1177730256"
+        "N. Siddiqi, Credit Risk Scorecards, 2006; chance: B. Yurdakul, Statistical Properties of Population "
+        "Stability Index, Western Michigan University, 2018; KS: N. Smirnov, 1948, doi:10.1214/aoms/1177730256"
     ),
     needs=("submit_time",),
     empty_means="The log is shorter than two weeks, or holds too few jobs.",
