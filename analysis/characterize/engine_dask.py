@@ -100,4 +100,4 @@ def _facts_of(part: pl.LazyFrame, request: Request) -> pl.DataFrame:
 
 
 def _count(part: pl.LazyFrame, request: Request, facts: Facts, attempts: pl.LazyFrame | None) -> list[pl.DataFrame]:
-    return request.count(part, facts=facts, attempts=attempts)
+    return request.count(request.prepared(part, num_jobs=facts.num_jobs), facts=facts, attempts=attempts)

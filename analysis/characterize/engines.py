@@ -10,7 +10,7 @@ import polars as pl
 
 from analysis.characterize.cubes import GROUPS, Input
 from analysis.characterize.intervals import NEEDED, changes
-from analysis.characterize.prepare import Facts, Log, prepare
+from analysis.characterize.prepare import FACT_COLUMNS, Facts, Log, prepare
 from analysis.errors import UnknownNameError
 
 __all__ = ["BATCH_JOBS", "ENGINES", "Collected", "Request", "collect", "cut"]
@@ -47,26 +47,25 @@ class Request:
         """Jobs that enter."""
         return jobs if self.where is None else jobs.filter(self.where)
 
-    def prepared(self, jobs: pl.LazyFrame, facts: Facts) -> pl.LazyFrame:
-        """The columns that the inputs read, of the jobs that enter."""
-        whole = prepare(self.chosen(jobs), facts, time_zone=self.time_zone)
+    def prepared(self, jobs: pl.LazyFrame, *, num_jobs: int) -> pl.DataFrame:
+        """The columns that inputs and facts read, of the jobs of a part that enter; the facts come later."""
+        whole = prepare(self.chosen(jobs), num_jobs=num_jobs, time_zone=self.time_zone)
         exprs = [expr for item, by in self.wanted for expr in _exprs(item, by)]
-        if any(expr.meta.has_multiple_outputs() for expr in exprs):
-            return whole
-        needed = {name for expr in exprs for name in expr.meta.root_names()}
+        needed = {*FACT_COLUMNS, *(name for expr in exprs for name in expr.meta.root_names())}
         if any(item.table == "changes" for item, _ in self.wanted):
             needed |= set(NEEDED)
-        # A constant is not worth a column, and a frame of no columns has no rows to count.
-        names = [name for name in whole.collect_schema().names() if name in needed or name == "censoring"]
-        return whole.select(names)
+        takes_all = any(expr.meta.has_multiple_outputs() for expr in exprs)
+        names = [name for name in whole.collect_schema().names() if takes_all or name in needed]
+        return whole.select(names).collect(engine="streaming")
 
     def facts(self, part: pl.LazyFrame) -> pl.DataFrame:
         """What `Facts.merge` takes, of a part of the jobs."""
-        return Facts.query(self.chosen(part)).collect(engine="streaming")
+        return Facts.query(prepare(self.chosen(part), num_jobs=0)).collect(engine="streaming")
 
-    def count(self, part: pl.LazyFrame, *, facts: Facts, attempts: pl.LazyFrame | None) -> list[pl.DataFrame]:
-        """Count every wanted input in a part of the jobs."""
-        rows = self.prepared(part, facts).collect(engine="streaming").lazy()
+    def count(self, prepared: pl.DataFrame, *, facts: Facts, attempts: pl.LazyFrame | None) -> list[pl.DataFrame]:
+        """Count every wanted input in a part of the prepared jobs."""
+        # Constants are put beside the rows when they are read: as columns they would need room for every job.
+        rows = prepared.lazy().with_columns(facts.columns())
         tables = {"jobs": rows}
         if any(item.table == "changes" for item, _ in self.wanted):
             tables["changes"] = changes(rows, attempts)
@@ -130,8 +129,14 @@ def collect(log: Log, request: Request, *, attempts: pl.LazyFrame | None = None,
 
 def _collect_polars(jobs: pl.LazyFrame, request: Request, attempts: pl.LazyFrame | None) -> Collected:
     parts = cut(jobs, BATCH_JOBS)
+    if len(parts) == 1:
+        # Few enough to be counted exactly, so that the facts need not be known before the columns are read.
+        prepared = request.prepared(jobs, num_jobs=0)
+        facts = Facts.merge([Facts.query(prepared.lazy()).collect()])
+        return facts, request.merge([request.count(prepared, facts=facts, attempts=attempts)])
     facts = Facts.merge([request.facts(part) for part in parts])
-    return facts, request.merge(request.count(part, facts=facts, attempts=attempts) for part in parts)
+    frames = (request.prepared(part, num_jobs=facts.num_jobs) for part in parts)
+    return facts, request.merge(request.count(frame, facts=facts, attempts=attempts) for frame in frames)
 
 
 def cut(jobs: pl.LazyFrame, size: int) -> list[pl.LazyFrame]:

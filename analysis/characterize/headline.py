@@ -11,7 +11,7 @@ from analysis.characterize.buckets import BUCKETS, GPU_BUCKETS, conform, grouped
 from analysis.characterize.inputs import DURATIONS, GPUS, WAITS
 from analysis.characterize.registry import characterization
 from analysis.characterize.running import known_gpus
-from analysis.characterize.weighted import counted_quantile
+from analysis.characterize.weighted import group_quantiles
 from analysis.metrics import US_PER_S
 from analysis.trace import Trace
 
@@ -110,10 +110,11 @@ def _measures(cube: pl.DataFrame, by: Sequence[str], *, value: str, buckets: Seq
     counted = known.group_by([*by, value]).agg(count.sum()).sort([*by, value])
     measures = {
         f"mean_{what}": pl.when(count.sum() > 0).then((held * count).sum() / count.sum()),
-        f"median_{what}": counted_quantile(value, "num_jobs", 0.5),
         f"max_{what}": held.max(),
     }
-    return counted.group_by(by, maintain_order=True).agg(**measures) if by else counted.select(**measures)
+    table = counted.group_by(by, maintain_order=True).agg(**measures) if by else counted.select(**measures)
+    medians = group_quantiles(counted, by, value=value, weight="num_jobs", at={f"median_{what}": 0.5})
+    return table.hstack(medians.drop(by))
 
 
 def _shares(cube: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:

@@ -14,11 +14,13 @@ from analysis.frames import jobs_to_polars
 from analysis.metrics import US_PER_S
 from analysis.trace import Trace
 
-__all__ = ["EXACT_JOBS", "Facts", "Log", "as_log", "prepare", "whole_jobs"]
+__all__ = ["EXACT_JOBS", "FACT_COLUMNS", "Facts", "Log", "as_log", "prepare", "whole_jobs"]
 
 #: In a log of more jobs than this, durations and waits that are no whole seconds are rounded to four digits.
 EXACT_JOBS: Final = 5_000_000
 ROUGH_DIGITS: Final = 4
+#: Prepared columns that the facts are read from.
+FACT_COLUMNS: Final = ("submit_us", "start_us", "end_us")
 
 
 @dataclass(frozen=True)
@@ -43,15 +45,14 @@ class Facts:
     last_us: int | None = None
 
     @staticmethod
-    def query(jobs: pl.LazyFrame) -> pl.LazyFrame:
-        """Facts of a part of the log, as a row."""
-        submit, times = pl.col("submit_time"), ("submit_time", "start_time", "end_time")
-        return jobs.select(
+    def query(prepared: pl.LazyFrame) -> pl.LazyFrame:
+        """Facts of a part of the log, as a row; from submit_us, start_us and end_us of the prepared jobs."""
+        return prepared.select(
             num_jobs=pl.len(),
-            first_submit_us=submit.min().dt.timestamp("us"),
-            last_submit_us=submit.max().dt.timestamp("us"),
-            first_us=pl.min_horizontal(pl.col(times).min()).dt.timestamp("us"),
-            last_us=pl.max_horizontal(pl.col(times).max()).dt.timestamp("us"),
+            first_submit_us=pl.col("submit_us").min(),
+            last_submit_us=pl.col("submit_us").max(),
+            first_us=pl.min_horizontal(pl.col(FACT_COLUMNS).min()),
+            last_us=pl.max_horizontal(pl.col(FACT_COLUMNS).max()),
         )
 
     @classmethod
@@ -122,15 +123,15 @@ def _as_dtype(name: str, found: pl.DataType, dtype: pl.DataType) -> pl.Expr:
     return column.cast(dtype, strict=name != "status")
 
 
-def prepare(jobs: pl.LazyFrame, facts: Facts, *, time_zone: str = "UTC") -> pl.LazyFrame:
+def prepare(jobs: pl.LazyFrame, *, num_jobs: int, time_zone: str = "UTC") -> pl.LazyFrame:
     """Add what cubes use as keys and values; what no cube uses is never computed.
 
     Parameters
     ----------
     jobs : LazyFrame, one row per job
         All columns of the jobs table.
-    facts : Facts
-        Of the whole log.
+    num_jobs : int
+        Jobs of the whole log.
     time_zone : str
         IANA name of the zone in which days begin.
 
@@ -141,9 +142,9 @@ def prepare(jobs: pl.LazyFrame, facts: Facts, *, time_zone: str = "UTC") -> pl.L
         whole GPU-microseconds: integers, so that sums are exact), milli_gpus (int), run_s and wait_s (duration and
         queueing delay as keys [s], in huge logs rounded to four digits unless whole), submit_us, start_us, end_us
         (microseconds since 1970 UTC), local_day (date of submission in the zone), has_times (start and end are the
-        source's own), is_right_censored, and the facts as ``log_`` columns.
+        source's own) and is_right_censored. The facts come beside them as ``log_`` columns when they are counted.
     """
-    is_exact = facts.num_jobs <= EXACT_JOBS
+    is_exact = num_jobs <= EXACT_JOBS
     return jobs.with_columns(
         gpu_bucket(),
         job_kind(),
@@ -157,7 +158,6 @@ def prepare(jobs: pl.LazyFrame, facts: Facts, *, time_zone: str = "UTC") -> pl.L
         pl.col("submit_time").dt.convert_time_zone(time_zone).dt.date().alias("local_day"),
         (~pl.col("flags").list.contains("times_assumed")).alias("has_times"),
         pl.col("censoring").is_in(["right", "both"]).alias("is_right_censored"),
-        *facts.columns(),
     )
 
 

@@ -61,8 +61,9 @@ def gpu_intervals(jobs: Any, *, attempts: pl.DataFrame | None = None, window: Wi
         job_id, begin_us, end_us (microseconds since 1970 UTC), milli_gpus.
     """
     log = as_log(jobs)
-    facts = Facts.merge([Facts.query(log.jobs).collect()])
-    held = intervals(prepare(log.jobs, facts), attempts.lazy() if attempts is not None and attempts.height else None)
+    prepared = prepare(log.jobs, num_jobs=0)
+    facts = Facts.merge([Facts.query(prepared).collect()])
+    held = intervals(prepared, attempts.lazy() if attempts is not None and attempts.height else None)
     bounds = window_us(facts, window)
     if bounds is None:
         return pl.DataFrame(
