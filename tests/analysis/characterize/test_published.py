@@ -108,3 +108,24 @@ def test_philly_gpu_hours_are_those_of_the_published_column(real_data: RealData)
     for name in ("queueing_delay", "running_gpus", "status", "top_users"):
         assert tables[name].height == 0
         assert CHARACTERIZATIONS[name].missing(trace)
+
+
+@pytest.mark.full_trace
+@pytest.mark.parametrize(
+    ("source", "name", "rows", "gpu_jobs", "users"),
+    [
+        ("graham", "slurm/graham_jobs.csv.gz", 171_584, 19_407, 0),
+        ("thetagpu", "slurm/thetagpu_jobs.csv", 22_606, 22_606, 51),
+        ("mit_supercloud", "mit_supercloud/slurm-log-clean.csv", 9_628, 2_401, 322),
+        ("philly_lumos", "philly/philly_attempts.csv.gz", 151_816, 151_816, 0),
+        ("helios_slice", "helios/helios_slice.csv", 1_056, 1_056, 102),
+        ("swf", "swf/KTH-SP2-1996-2.swf.gz", 28_489, 0, 214),
+    ],
+)
+def test_counts_of_other_logs(
+    real_data: RealData, source: str, name: str, rows: int, gpu_jobs: int, users: int
+) -> None:
+    trace = load(source, real_data(name))
+    row = characterize(trace, names=("summary",))["summary"].row(0, named=True)
+    assert trace.meta.load_report.rows_in == rows
+    assert (row["num_gpu_jobs"], row["num_users"]) == (gpu_jobs, users)
