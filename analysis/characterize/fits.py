@@ -37,11 +37,14 @@ BOUNDED_DURATIONS: Final = Cube(
 
 #: A duration below this counts as this; sources write whole seconds, and a density has no mass at 0.
 FLOOR_S: Final = 1.0
+#: A log by user would be fitted for minutes; the largest samples are.
+MOST_SAMPLES: Final = 200
 NOTE: Final = (
     "A job of which only a lower bound of the duration is known (still running at the end, or running before the "
     f"beginning) enters as censored. Durations below {FLOOR_S:g} s count as {FLOOR_S:g} s; more than 20,000 distinct "
     "ones are put into bins of relative width 0.001. Every job counts once: GPU time has no likelihood. Left out: "
-    f"fewer than {MIN_ENDED} ended jobs or {MIN_DISTINCT} distinct durations."
+    f"fewer than {MIN_ENDED} ended jobs or {MIN_DISTINCT} distinct durations, and all but the {MOST_SAMPLES} largest "
+    "groups and buckets."
 )
 SOURCE: Final = (
     "J. F. Lawless, Statistical Models and Methods for Lifetime Data, 2003; hyper-exponential by EM: S. Asmussen, "
@@ -92,8 +95,12 @@ def samples(durations: pl.DataFrame, by: tuple[str, ...]) -> Iterator[tuple[dict
         Columns of the grouping.
     """
     keys = [*by, "bucket"]
-    both = with_all_gpu_jobs(durations).sort([*keys, "run_s", "is_bound"], nulls_last=True)
-    for key, part in both.partition_by(keys, as_dict=True, maintain_order=True).items():
+    down = [False] * len(keys)
+    both = with_all_gpu_jobs(durations)
+    sizes = both.group_by(keys).agg(pl.col("num_jobs").sum()).sort(["num_jobs", *keys], descending=[True, *down])
+    chosen = both.join(sizes.head(MOST_SAMPLES), on=keys, how="semi", nulls_equal=True)
+    ordered = chosen.sort([*keys, "run_s", "is_bound"], nulls_last=True)
+    for key, part in ordered.partition_by(keys, as_dict=True, maintain_order=True).items():
         count = part["num_jobs"].to_numpy().astype(np.float64)
         is_bound = part["is_bound"].to_numpy()
         value = part["run_s"].to_numpy()

@@ -218,6 +218,17 @@ def test_tables_hold_every_family_by_bucket_and_group():
     assert parameters["parameter"].to_list() == ["shape", "scale_s"]
 
 
+def test_of_very_many_groups_the_largest_are_fitted(monkeypatch):
+    from analysis.characterize import fits
+
+    value = np.random.default_rng(22).lognormal(5, 1, 900)
+    jobs = jobs_of(value, np.zeros(900, dtype=bool)).with_columns(
+        user=pl.Series(np.repeat(["a", "b", "c"], [200, 400, 300]))
+    )
+    monkeypatch.setattr(fits, "MOST_SAMPLES", 4)  # each user has two: its GPU jobs, and those of one GPU
+    assert duration_fits(jobs, by="user")["user"].unique().sort().to_list() == ["b", "c"]
+
+
 def test_pitfall_b40_a_running_job_counts_as_a_lower_bound_not_as_its_time_so_far():
     value, censored = (part[:3000] for part in censored_draws("weibull", seed=14))
     shape = duration_fit_parameters(jobs_of(value, censored)).filter(bucket="1", family="weibull", parameter="scale_s")
