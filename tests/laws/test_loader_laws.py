@@ -27,7 +27,7 @@ def test_every_loader_of_files_is_under_the_law():
 
 
 def only(row: Row, columns: Collection[str]) -> Row:
-    """Some columns of a row, numbers without the last digits: a quotient and a product with the inverse differ there."""
+    """Some columns of a row; numbers without their last digits, in which x / 100 and x * 0.01 differ."""
     cells = {column: row[column] for column in columns}
     return {column: float(f"{cell:.13g}") if isinstance(cell, float) else cell for column, cell in cells.items()}
 
