@@ -278,3 +278,22 @@ def test_look_back_errors_are_those_of_the_study(real_data, log, key, rule, publ
     predicted = np.fmin(predicted, jobs["time_limit_s"].cast(pl.Float64).fill_null(np.nan).to_numpy())
     error = np.abs(np.log1p(predicted) - np.log1p(duration))[submit >= cut]
     assert error.mean() == pytest.approx(published, abs=0.01)
+
+
+@pytest.mark.full_trace
+def test_look_back_agrees_with_the_history_of_the_predictors(real_data):
+    # Written apart from each other: analysis knows no predictor.
+    from analysis.loaders import load
+    from predictors.history import ended_jobs, history_features
+
+    jobs = load("swf", [real_data("swf/KTH-SP2-1996-2.swf.gz")]).jobs
+    theirs = history_features(jobs, past=ended_jobs(jobs), keys=["user"], stats=["last", "mean_2"])
+    codes = jobs["user"].rank("dense").cast(pl.Int64).to_numpy() - 1
+    times = (jobs[name].dt.timestamp("us").to_numpy() for name in ("submit_time", "end_time"))
+    ours = history_predictions(codes, *times, jobs["duration_s"].to_numpy())
+    for rule in ("last", "mean_2"):
+        expected = theirs[f"user__{rule}"].fill_null(np.nan).to_numpy()
+        assert np.array_equal(np.isnan(ours[rule]), np.isnan(expected))
+        same = np.isclose(ours[rule], expected, rtol=1e-12, equal_nan=True)
+        # Jobs of one user, submitted and ended at once, stand in another order.
+        assert same.mean() > 0.999
