@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from analysis.characterize.buckets import bin_width, conform
 from analysis.characterize.cubes import GROUPS, Cube, Rows
-from analysis.characterize.node_states import DEVICE, NodeState, held_on_nodes, node_states
+from analysis.characterize.node_states import DEVICE, NodeState, held_on_nodes, node_states, used_nodes
 from analysis.characterize.registry import characterization
 from analysis.characterize.running import meta_window
 from analysis.metrics import US_PER_S
@@ -46,7 +46,7 @@ MEASURES: Final = {
     "unallocatable_gpus": pl.Float64(),
     "unallocatable_share": pl.Float64(),
 }
-FRAGMENTATION_SCHEMA: Final = {"time": TIME, **MEASURES}
+FRAGMENTATION_SCHEMA: Final = {"time": TIME, **MEASURES, "is_capacity_known": pl.Boolean()}
 FGD: Final = (
     "Q. Weng et al., Beware of Fragmentation, ATC 2023, section 3 (expected unallocatable GPUs), "
     "https://www.usenix.org/conference/atc23/presentation/weng; J. Gehr and J. Schneider, CCGRID 2009, "
@@ -211,12 +211,13 @@ def _options(trace: Trace) -> dict[str, Any]:
         "largest_free_block_gpus: most wholly free GPUs on one node. unusable_by_k: free GPUs that jobs of k GPUs on "
         "one node cannot take. gehr_schneider: 1 - sum(f^2) / sum(f)^2 over the free GPUs f of the nodes. "
         "unallocatable_gpus: FGD's expected amount that the next typical task cannot use. A job's GPUs over several "
-        "nodes are split as evenly as whole GPUs can be; shares of a device are packed by best fit. Free GPUs belong "
-        "to no job, so a grouping changes nothing."
+        "nodes are split as evenly as whole GPUs can be; shares of a device are packed by best fit. Where the log "
+        "has no list of nodes, the most GPUs in use on a node at one time are its size. Free GPUs belong to no job, "
+        "so a grouping changes nothing."
     ),
     source=FGD,
     needs=("start_time", "num_gpus"),
-    empty_means="The log does not say on which nodes jobs ran, or which nodes there are.",
+    empty_means="The log does not say on which nodes jobs ran.",
     options=_options,
     own_groups=tuple(GROUPS),
     heavy=True,
@@ -238,7 +239,8 @@ def fragmentation_over_time(
     attempts : DataFrame, optional
         The attempts table, or the schedule of a replay: what ran where.
     nodes : DataFrame, optional
-        The nodes table; those without GPUs are left out.
+        The nodes table; those without GPUs are left out. Null or empty: the nodes that jobs ran on, each with the most
+        GPUs that were in use on it at one time.
     window : pair of datetime, optional
         What the log covers; null = from the first start to the last end of a placed job.
     max_instants : int, default 300
@@ -248,20 +250,25 @@ def fragmentation_over_time(
     -------
     DataFrame, a row per instant
         time; num_nodes, total_gpus (of the GPU nodes); free_gpus; the measures of the definition. Shares of free GPUs
-        are null where none is free. Empty where no job has nodes, or no node is known.
+        are null where none is free; is_capacity_known. Empty where no job has nodes.
     """
     del by
-    gpu_nodes = None if nodes is None else nodes.filter(pl.col("num_gpus") > 0).sort("node_id")
-    if attempts is None or gpu_nodes is None or not gpu_nodes.height:
+    if attempts is None or not attempts.height:
         return pl.DataFrame(schema=FRAGMENTATION_SCHEMA)
-    held = held_on_nodes(_runs(placed, attempts)).filter(pl.col("node_id").is_in(gpu_nodes["node_id"].implode()))
+    held = held_on_nodes(_runs(placed, attempts))
+    is_known = nodes is not None and nodes.height > 0
+    gpu_nodes = (
+        nodes.filter(pl.col("num_gpus") > 0).sort("node_id") if nodes is not None and is_known else used_nodes(held)
+    )
+    held = held.filter(pl.col("node_id").is_in(gpu_nodes["node_id"].implode()))
     if not held.height:
         return pl.DataFrame(schema=FRAGMENTATION_SCHEMA)
     times = _instants(held, window, max_instants)
     tasks = typical_tasks(needs, most_gpus=int(gpu_nodes["num_gpus"].to_numpy().max()))
     rows = [fragmentation_measures(state, tasks, gpu_nodes) for state in node_states(held, gpu_nodes, times)]
     instants = pl.Series("time", times).cast(pl.Datetime("us")).dt.replace_time_zone("UTC")
-    return conform(pl.DataFrame(rows, schema=MEASURES).with_columns(instants), FRAGMENTATION_SCHEMA)
+    table = pl.DataFrame(rows, schema=MEASURES).with_columns(instants, is_capacity_known=pl.lit(value=is_known))
+    return conform(table, FRAGMENTATION_SCHEMA)
 
 
 def _runs(placed: pl.DataFrame, attempts: pl.DataFrame) -> pl.DataFrame:

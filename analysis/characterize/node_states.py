@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from analysis.characterize.buckets import conform
 
-__all__ = ["DEVICE", "HELD_SCHEMA", "NodeState", "held_on_nodes", "node_states"]
+__all__ = ["DEVICE", "HELD_SCHEMA", "NodeState", "held_on_nodes", "node_states", "used_nodes"]
 
 #: One whole GPU, in thousandths.
 DEVICE: Final = 1000
@@ -72,6 +72,34 @@ def held_on_nodes(runs: pl.DataFrame) -> pl.DataFrame:
         num_pieces=1, piece_milli=rest, num_cpus=pl.lit(0.0)
     )
     return pl.concat([conform(part, HELD_SCHEMA) for part in (whole, left)])
+
+
+def used_nodes(held: pl.DataFrame) -> pl.DataFrame:
+    """Nodes that jobs ran on, each with the most GPUs in use on it at one time.
+
+    Parameters
+    ----------
+    held : DataFrame
+        As `held_on_nodes` gives it.
+
+    Returns
+    -------
+    DataFrame, sorted
+        node_id, num_gpus (rounded up), and gpu_type and num_cpus, which are null.
+    """
+    amount = pl.col("num_pieces") * pl.col("piece_milli")
+    changes = pl.concat(
+        [held.select("node_id", time="begin_us", milli=amount), held.select("node_id", time="until_us", milli=-amount)]
+    )
+    # What ends at an instant is given back before what begins then is taken.
+    level = pl.col("milli").cum_sum().over("node_id", order_by=["time", "milli"])
+    peaks = changes.with_columns(level=level).group_by("node_id").agg(pl.col("level").max())
+    return peaks.sort("node_id").select(
+        "node_id",
+        num_gpus=(pl.col("level") + DEVICE - 1) // DEVICE,
+        gpu_type=pl.lit(None, pl.String),
+        num_cpus=pl.lit(None, pl.Float64),
+    )
 
 
 @dataclass(frozen=True)

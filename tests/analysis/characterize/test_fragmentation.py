@@ -11,7 +11,7 @@ import pytest
 from analysis import schema
 from analysis.characterize import fragmentation_over_time
 from analysis.characterize.fragmentation import TASKS_SCHEMA, typical_tasks, unallocatable_gpus
-from analysis.characterize.node_states import NodeState, held_on_nodes, node_states
+from analysis.characterize.node_states import NodeState, held_on_nodes, node_states, used_nodes
 from analysis.loaders import load
 from analysis.trace import Trace, TraceMeta
 from tests.fgd_fill import Fill
@@ -183,9 +183,20 @@ class TestTable:
     def test_a_grouping_changes_nothing(self):
         assert fragmentation_over_time(trace(), by="user").equals(fragmentation_over_time(trace()))
 
-    @pytest.mark.parametrize("lacks", [{"with_nodes": False}, {"with_attempts": False}])
-    def test_without_nodes_or_attempts_the_table_is_empty(self, lacks):
-        table = fragmentation_over_time(trace(**lacks))
+    def test_without_a_list_of_nodes_the_most_in_use_is_their_size(self):
+        table = fragmentation_over_time(trace(with_nodes=False), max_instants=4)
+        known = fragmentation_over_time(trace(), max_instants=4)
+        # The widest job had all eight GPUs, so here the two agree.
+        assert table.drop("is_capacity_known").equals(known.drop("is_capacity_known"))
+        assert (table["is_capacity_known"].any(), known["is_capacity_known"].all()) == (False, True)
+        runs = [(["n1"], 0, 9, 1500, 0.0, 1), (["n1"], 5, 9, 400, 0.0, 1), (["n1"], 9, 12, 2000, 0.0, 1)]
+        names = ["nodes", "begin_us", "until_us", "milli_gpus", "num_cpus", "num_tasks"]
+        held = held_on_nodes(pl.DataFrame(runs, schema=names, orient="row"))
+        # 1.9 GPUs at one time: two; the third job begins as the others end.
+        assert used_nodes(held).select("node_id", "num_gpus").rows() == [("n1", 2)]
+
+    def test_without_attempts_the_table_is_empty(self):
+        table = fragmentation_over_time(trace(with_attempts=False))
         assert table.height == 0
         assert table.schema == fragmentation_over_time(trace()).schema
 
