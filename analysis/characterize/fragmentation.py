@@ -45,6 +45,7 @@ MEASURES: Final = {
     "gehr_schneider": pl.Float64(),
     "unallocatable_gpus": pl.Float64(),
     "unallocatable_share": pl.Float64(),
+    "unallocatable_by_gpu_jobs_share": pl.Float64(),
 }
 FRAGMENTATION_SCHEMA: Final = {"time": TIME, **MEASURES, "is_capacity_known": pl.Boolean()}
 FGD: Final = (
@@ -175,6 +176,9 @@ def fragmentation_measures(state: NodeState, tasks: pl.DataFrame, nodes: pl.Data
     total_free = float(free.sum())
     partly = (free > 0) & (free < capacity)
     lost = float(unallocatable_gpus(state, tasks, gpu_types=nodes["gpu_type"]).sum()) if tasks.height else None
+    # Tasks without GPUs can use no free GPU at all: what they lose is taken off for GPU jobs alone.
+    without = float(tasks.filter(num_devices=0)["share"].sum())
+    of_gpu_jobs = (lost - without * total_free) / (1 - without) if lost is not None and without < 1 else None
 
     def of_free(amount: float) -> float | None:
         return amount / total_free if total_free > 0 else None
@@ -194,6 +198,7 @@ def fragmentation_measures(state: NodeState, tasks: pl.DataFrame, nodes: pl.Data
         "gehr_schneider": 1 - squares / total_free**2 if total_free > 0 else None,
         "unallocatable_gpus": lost,
         "unallocatable_share": None if lost is None else of_free(lost),
+        "unallocatable_by_gpu_jobs_share": None if of_gpu_jobs is None else of_free(of_gpu_jobs),
     }
 
 
@@ -210,10 +215,11 @@ def _options(trace: Trace) -> dict[str, Any]:
         "partly_used_node_share: nodes with some but not all GPUs in use. scattered_share: free GPUs on such nodes. "
         "largest_free_block_gpus: most wholly free GPUs on one node. unusable_by_k: free GPUs that jobs of k GPUs on "
         "one node cannot take. gehr_schneider: 1 - sum(f^2) / sum(f)^2 over the free GPUs f of the nodes. "
-        "unallocatable_gpus: FGD's expected amount that the next typical task cannot use. A job's GPUs over several "
-        "nodes are split as evenly as whole GPUs can be; shares of a device are packed by best fit. Where the log "
-        "has no list of nodes, the most GPUs in use on a node at one time are its size. Free GPUs belong to no job, "
-        "so a grouping changes nothing."
+        "unallocatable_gpus: FGD's expected amount that the next typical task cannot use, tasks without GPUs counted "
+        "as in FGD (they can use none); unallocatable_by_gpu_jobs: without these. A job's GPUs over several nodes "
+        "are split as evenly as whole GPUs can be; shares of a device are packed by best fit. Where the log has no "
+        "list of nodes, the most GPUs in use on a node at one time are its size. Free GPUs belong to no job, so a "
+        "grouping changes nothing."
     ),
     source=FGD,
     needs=("start_time", "num_gpus"),

@@ -180,6 +180,16 @@ class TestTable:
         assert table["unallocatable_gpus"].to_list() == pytest.approx([6 / 3, 1.0, 0.0, 0.0])
         assert table["unallocatable_share"].to_list()[:3] == pytest.approx([2 / 6, 1 / 5, 0.0])
 
+    def test_tasks_without_gpus_are_taken_off_for_gpu_jobs_alone(self):
+        log = trace()
+        cpu = make_jobs([{"job_id": f"cpu{n}", "num_gpus": 0.0, "submit_time": T0} for n in range(3)])
+        mixed = log.replace_jobs(schema.sort_jobs(pl.concat([log.jobs, cpu])))
+        table, alone = (fragmentation_over_time(part, max_instants=4) for part in (mixed, log))
+        # Half of the tasks can use no GPU: half of what is free, and half of what the others lose.
+        assert table["unallocatable_gpus"].to_list() == pytest.approx([6 / 2 + 1, 5 / 2 + 0.5, 8 / 2, 0.0])
+        found = table["unallocatable_by_gpu_jobs_share"].to_list()
+        assert found[:3] == pytest.approx(alone["unallocatable_share"].to_list()[:3])
+
     def test_a_grouping_changes_nothing(self):
         assert fragmentation_over_time(trace(), by="user").equals(fragmentation_over_time(trace()))
 
