@@ -150,6 +150,7 @@ def report(
     workload_only: Annotated[
         bool, typer.Option("--workload-only", help="Leave out predictors and replays: seconds instead of minutes.")
     ] = False,
+    where: WhereOption = None,
     cluster: ClusterOption = None,
     models: Annotated[str | None, typer.Option(help="Predictors, commas between; by default all.")] = None,
     no_vc: NoVcOption = False,
@@ -161,21 +162,27 @@ def report(
     Predictors are tried and schedulers compared on one Trace; a page about several is about their workloads.
 
     Example: hindcast report philly --cluster 52x8 --no-vc -o report.html
+
+    Example: hindcast report graham --where "num_gpus > 0" --workload-only -o graham.html
     """
     from analysis.report import write_comparison, write_report
 
     refuse_inside(output, given=trace_folders)
-    logs = _read_logs(trace_folders)
+    logs, notes = _read_logs(trace_folders), []
+    if (condition := job_filter(where)) is not None:
+        logs = {log: trace.replace_jobs(trace.jobs.filter(condition)) for log, trace in logs.items()}
+        notes = [f"Everything but the data quality is about the jobs with {where}."]
     if len(logs) > 1 or workload_only:
         _refuse_road_options({"--cluster": cluster, "--models": models, "--no-vc": no_vc or None})
         with progress("writing the report"):
             if len(logs) > 1:
-                write_comparison(list(logs.values()), output, names=list(logs), title=title)
+                write_comparison(list(logs.values()), output, names=list(logs), title=title, notes=notes)
             else:
-                write_report(next(iter(logs.values())), output, title=title)
+                write_report(next(iter(logs.values())), output, title=title, notes=notes)
         say(f"Report written to {output}")
         return
-    _report_road(next(iter(logs.values())), output, cluster=cluster, models=models, no_vc=no_vc, title=title, seed=seed)
+    trace = next(iter(logs.values()))
+    _report_road(trace, output, cluster=cluster, no_vc=no_vc, models=models, title=title, seed=seed, notes=notes)
 
 
 def _refuse_road_options(given: dict[str, Any]) -> None:
@@ -189,7 +196,15 @@ def _refuse_road_options(given: dict[str, Any]) -> None:
 
 
 def _report_road(
-    trace: Trace, output: Path, *, cluster: str | None, models: str | None, no_vc: bool, title: str | None, seed: int
+    trace: Trace,
+    output: Path,
+    *,
+    cluster: str | None,
+    no_vc: bool,
+    models: str | None,
+    title: str | None,
+    seed: int,
+    notes: list[str],
 ) -> None:
     """Walk the whole road of one Trace and write its report."""
     from analysis.report import write_report
@@ -208,7 +223,7 @@ def _report_road(
             gains=road.gains,
             replays=road.replays,
             title=title,
-            notes=[*why_not, *road.notes],
+            notes=[*notes, *why_not, *road.notes],
         )
     for note in why_not:
         say(f"note: {note}")

@@ -130,6 +130,11 @@ def _cell(name: str, value: object, *, order: dict[str, int]) -> Cell:
     return Cell(text, str(order[str(value)]) if str(value) in order else None)
 
 
+def _cells(name: str, column: pl.Series) -> list[Cell]:
+    order = _order(column)
+    return [_cell(name, value, order=order) for value in column]
+
+
 def _order(column: pl.Series) -> dict[str, int]:
     """Place of each category of an ordered column."""
     dtype = column.dtype
@@ -177,7 +182,7 @@ def transposed_view(table: pl.DataFrame, *, columns: Iterable[str] | None = None
     named = table.height > 1 and key in table.columns
     heads = [str(name) for name in table[key]] if named else ["value"] * table.height
     rows = [
-        [Cell(heading(name), meaning=meaning(name)), *(_cell(name, value, order={}) for value in table[name])]
+        [Cell(heading(name), meaning=meaning(name)), *_cells(name, table[name])]
         for name in names
         if table[name].null_count() < table.height
     ]

@@ -129,6 +129,11 @@ WORDS: Final = {
     "gpu": "GPU jobs",
     "cpu": "CPU jobs",
     "knows_nothing": "knows nothing",
+    "lognormal": "log-normal",
+    "weibull": "Weibull",
+    "generalized_pareto": "generalised Pareto",
+    "hyperexponential_2": "hyper-exponential, 2 phases",
+    "hyperexponential_3": "hyper-exponential, 3 phases",
     "vc": "virtual clusters",
     "user": "users",
     "none": "nothing",
@@ -147,7 +152,7 @@ WORDS: Final = {
     "log": "the whole log",
 }
 #: Columns whose values are read as words; elsewhere a value is what someone called something.
-WORDED: Final = frozenset({"predictor", "role"})
+WORDED: Final = frozenset({"predictor", "role", "family", "parameter"})
 WEEKDAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 #: Shares that do not end in ``_share``.
 SHARES: Final = frozenset(

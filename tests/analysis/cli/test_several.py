@@ -78,6 +78,18 @@ def test_the_workload_alone_is_a_page_too(folders, tmp_path):
     assert "No predictor was scored on this log" in page.read_text(encoding="utf-8")
 
 
+def test_a_page_about_some_of_the_jobs_says_which(folders, tmp_path):
+    page = tmp_path / "page.html"
+    words = ["report", str(folders[0]), "--where", "num_gpus > 1", "--workload-only", "-o", str(page)]
+    assert main(words) == 0
+    text = page.read_text(encoding="utf-8")
+    jobs = Trace.read(folders[0]).jobs
+    wide = jobs.filter(pl.col("num_gpus") > 1).height
+    assert 0 < wide < jobs.height
+    assert f"The log holds {wide} jobs" in text
+    assert "about the jobs with num_gpus &gt; 1." in text
+
+
 @pytest.mark.parametrize("option", [["--cluster", "4x8"], ["--models", "global_median"], ["--no-vc"]])
 def test_options_of_the_road_are_refused_where_there_is_none(folders, tmp_path, capsys, option):
     assert main(["report", *map(str, folders), *option, "-o", str(tmp_path / "page.html")]) == 2
