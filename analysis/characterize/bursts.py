@@ -9,17 +9,16 @@ import numpy as np
 import polars as pl
 
 from analysis.characterize.count_series import MIN_WINDOWS, Floats, Ints, Windows, autocorrelations, gap_statistics
-from analysis.characterize.cubes import Cube
+from analysis.characterize.cubes import Rows
 from analysis.characterize.hurst import aggregated_variance, local_whittle, without_cycle
 from analysis.characterize.registry import characterization
 
 __all__ = ["ARRIVALS", "arrival_autocorrelation", "arrival_dispersion", "burstiness"]
 
-#: Jobs by the whole second of their submission (since 1970 UTC).
-ARRIVALS: Final = Cube(
+#: The whole second of every submission (since 1970 UTC). Rows, for nearly every job has a second of its own.
+ARRIVALS: Final = Rows(
     "arrivals",
-    keys={"second": pl.col("submit_us") // 1_000_000},
-    values={"num_jobs": pl.len().cast(pl.Int64)},
+    columns={"second": pl.col("submit_us") // 1_000_000},
     where=pl.col("submit_us").is_not_null(),
 )
 
@@ -70,13 +69,16 @@ def _table(
     columns: Mapping[str, pl.DataType],
 ) -> pl.DataFrame:
     schema = {**{name: arrivals.schema[name] for name in by}, **columns}
-    parts = arrivals.partition_by(by, as_dict=True, maintain_order=True) if by else {(): arrivals}
+    ordered = arrivals.sort([*by, "second"], nulls_last=True)
+    parts = ordered.partition_by(by, as_dict=True, maintain_order=True) if by else {(): ordered}
     rows = []
     for key, part in parts.items():
-        count = part["num_jobs"].to_numpy()
-        if count.sum() >= MIN_JOBS:
+        if part.height >= MIN_JOBS:
+            second = part["second"].to_numpy()
+            first = np.flatnonzero(np.diff(second, prepend=second[0] - 1))
+            count = np.diff(first, append=len(second))
             named = dict(zip(by, key, strict=True))
-            rows += [{**dict.fromkeys(columns), **row, **named} for row in make(part["second"].to_numpy(), count)]
+            rows += [{**dict.fromkeys(columns), **row, **named} for row in make(second[first], count)]
     return pl.DataFrame(rows, schema=schema, orient="row")
 
 
