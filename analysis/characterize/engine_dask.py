@@ -55,7 +55,7 @@ def dask_client(address: str | None = None) -> Client:
     return client
 
 
-def collect_dask(jobs: pl.LazyFrame, request: Request, attempts: pl.LazyFrame | None) -> Collected:
+def collect_dask(jobs: pl.LazyFrame, request: Request) -> Collected:
     """Count on the workers of the current client; files that the jobs are read from must be there under the same path.
 
     Parameters
@@ -64,8 +64,6 @@ def collect_dask(jobs: pl.LazyFrame, request: Request, attempts: pl.LazyFrame | 
         All columns of the jobs table.
     request : Request
         What is wanted.
-    attempts : LazyFrame, optional
-        The attempts table.
 
     Raises
     ------
@@ -75,7 +73,7 @@ def collect_dask(jobs: pl.LazyFrame, request: Request, attempts: pl.LazyFrame | 
     client = dask_client()
     parts = _parts(jobs, num_workers=len(client.scheduler_info(n_workers=-1)["workers"]))
     facts = Facts.merge(list(_in_order(client, _facts_of, parts, request)))
-    return facts, request.merge(_in_order(client, _count, parts, request, facts, attempts))
+    return facts, request.merge(_in_order(client, _count, parts, request, facts))
 
 
 def _parts(jobs: pl.LazyFrame, *, num_workers: int) -> list[pl.LazyFrame]:
@@ -99,5 +97,5 @@ def _facts_of(part: pl.LazyFrame, request: Request) -> pl.DataFrame:
     return request.facts(part)
 
 
-def _count(part: pl.LazyFrame, request: Request, facts: Facts, attempts: pl.LazyFrame | None) -> list[pl.DataFrame]:
-    return request.count(request.prepared(part, num_jobs=facts.num_jobs), facts=facts, attempts=attempts)
+def _count(part: pl.LazyFrame, request: Request, facts: Facts) -> list[pl.DataFrame]:
+    return request.count(request.prepared(part, num_jobs=facts.num_jobs), facts)

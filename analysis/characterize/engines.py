@@ -37,11 +37,14 @@ class Request:
         Jobs that enter.
     time_zone : str
         Zone in which days begin.
+    attempts : LazyFrame, optional
+        The attempts table; null = there are none.
     """
 
     wanted: tuple[Key, ...]
     where: pl.Expr | None = None
     time_zone: str = "UTC"
+    attempts: pl.LazyFrame | None = None
 
     def chosen(self, jobs: pl.LazyFrame) -> pl.LazyFrame:
         """Jobs that enter."""
@@ -53,7 +56,7 @@ class Request:
         exprs = [expr for item, by in self.wanted for expr in _exprs(item, by)]
         needed = {*FACT_COLUMNS, *(name for expr in exprs for name in expr.meta.root_names())}
         if any(item.table == "changes" for item, _ in self.wanted):
-            needed |= set(NEEDED)
+            needed |= {*NEEDED, *(["job_id"] if self.attempts is not None else [])}
         takes_all = any(expr.meta.has_multiple_outputs() for expr in exprs)
         names = [name for name in whole.collect_schema().names() if takes_all or name in needed]
         return whole.select(names).collect(engine="streaming")
@@ -62,13 +65,13 @@ class Request:
         """What `Facts.merge` takes, of a part of the jobs."""
         return Facts.query(prepare(self.chosen(part), num_jobs=0)).collect(engine="streaming")
 
-    def count(self, prepared: pl.DataFrame, *, facts: Facts, attempts: pl.LazyFrame | None) -> list[pl.DataFrame]:
+    def count(self, prepared: pl.DataFrame, facts: Facts) -> list[pl.DataFrame]:
         """Count every wanted input in a part of the prepared jobs."""
         # Constants are put beside the rows when they are read: as columns they would need room for every job.
         rows = prepared.lazy().with_columns(facts.columns())
         tables = {"jobs": rows}
         if any(item.table == "changes" for item, _ in self.wanted):
-            tables["changes"] = changes(rows, attempts)
+            tables["changes"] = changes(rows, self.attempts)
         return pl.collect_all([item.query(tables[item.table], by=by) for item, by in self.wanted], engine="streaming")
 
     def merge(self, parts: Iterable[Sequence[pl.DataFrame]]) -> dict[Key, pl.DataFrame]:
@@ -90,7 +93,7 @@ def _exprs(item: Input, by: Sequence[str]) -> Iterator[pl.Expr]:
         yield item.where
 
 
-def collect(log: Log, request: Request, *, attempts: pl.LazyFrame | None = None, engine: str = "polars") -> Collected:
+def collect(log: Log, request: Request, *, engine: str = "polars") -> Collected:
     """Collect every wanted input once.
 
     Parameters
@@ -99,8 +102,6 @@ def collect(log: Log, request: Request, *, attempts: pl.LazyFrame | None = None,
         The jobs.
     request : Request
         What is wanted.
-    attempts : LazyFrame, optional
-        The attempts table.
     engine : {"polars", "dask"}
         Who counts: this process, or the workers of the Dask client that is current.
 
@@ -123,20 +124,20 @@ def collect(log: Log, request: Request, *, attempts: pl.LazyFrame | None = None,
     if engine == "dask":
         from analysis.characterize.engine_dask import collect_dask
 
-        return collect_dask(log.jobs, request, attempts)
-    return _collect_polars(log.jobs, request, attempts)
+        return collect_dask(log.jobs, request)
+    return _collect_polars(log.jobs, request)
 
 
-def _collect_polars(jobs: pl.LazyFrame, request: Request, attempts: pl.LazyFrame | None) -> Collected:
+def _collect_polars(jobs: pl.LazyFrame, request: Request) -> Collected:
     parts = cut(jobs, BATCH_JOBS)
     if len(parts) == 1:
         # Few enough to be counted exactly, so that the facts need not be known before the columns are read.
         prepared = request.prepared(jobs, num_jobs=0)
         facts = Facts.merge([Facts.query(prepared.lazy()).collect()])
-        return facts, request.merge([request.count(prepared, facts=facts, attempts=attempts)])
+        return facts, request.merge([request.count(prepared, facts)])
     facts = Facts.merge([request.facts(part) for part in parts])
     frames = (request.prepared(part, num_jobs=facts.num_jobs) for part in parts)
-    return facts, request.merge(request.count(frame, facts=facts, attempts=attempts) for frame in frames)
+    return facts, request.merge(request.count(frame, facts) for frame in frames)
 
 
 def cut(jobs: pl.LazyFrame, size: int) -> list[pl.LazyFrame]:

@@ -11,8 +11,8 @@ __all__ = ["NEEDED", "OPEN_BEGIN", "OPEN_END", "changes", "intervals"]
 #: A job that ran before the log begins, or is still running when it ends, holds its GPUs from or to here; clip it.
 OPEN_BEGIN: Final = -(2**62)
 OPEN_END: Final = 2**62
-#: Columns of the prepared jobs that are read here.
-NEEDED: Final = ("job_id", "num_gpus", "milli_gpus", "start_us", "end_us", "has_times", "censoring")
+#: Columns of the prepared jobs that are read here, beside job_id where there are attempts.
+NEEDED: Final = ("num_gpus", "milli_gpus", "start_us", "end_us", "has_times", "censoring")
 EARLY: Final = ("left", "both")
 LATE: Final = ("right", "both")
 

@@ -258,8 +258,13 @@ def _tables(
 ) -> dict[str, pl.DataFrame]:
     wanted = dict.fromkeys((source, item.groups(by)) for item, _ in items.values() for source in item.inputs)
     given = [options for _, options in items.values()]
-    request = Request(tuple(wanted), where=where, time_zone=_first(given, "time_zone") or _time_zone(log))
-    facts, collected = collect(log, request, attempts=_attempts(log, _first(given, "attempts")), engine=engine)
+    request = Request(
+        tuple(wanted),
+        where=where,
+        time_zone=_first(given, "time_zone") or _time_zone(log),
+        attempts=_attempts(log, _first(given, "attempts")),
+    )
+    facts, collected = collect(log, request, engine=engine)
     return {
         name: item.finish(
             [collected[source, item.groups(by)] for source in item.inputs],
