@@ -138,9 +138,12 @@ def gpu_types(
         gpu_type, speed [V100 = 1], num_jobs, job_share, gpus_per_job, gpu_hours, gpu_time_share, total_gpus,
         capacity_share, median_duration_s, mean_queueing_delay_s, p50_queueing_delay_s, p90_queueing_delay_s.
     """
+    schema = grouped_schema(by, TYPES_SCHEMA)
+    if not runs.height:
+        return pl.DataFrame(schema=schema)
+    # The engine that comes with the speeds takes a second to import.
     from analysis.replay.speeds import speed_of
 
-    schema = grouped_schema(by, TYPES_SCHEMA)
     keys, count, value = [*by, "gpu_type"], pl.col("num_jobs"), pl.col("value")
     jobs = runs.group_by(keys).agg(
         count.sum(), gpu_hours=_gpu_hours(), gpus_per_job=pl.col("sum_milli_gpus").sum() / 1000 / count.sum()
@@ -293,10 +296,12 @@ def type_matches(asks: pl.DataFrame, *, by: tuple[str, ...] = ()) -> pl.DataFram
         asked ('A|B' = either), gpu_type (given), is_match, num_jobs, job_share, gpu_hours, gpu_time_share (of the jobs
         in this table; null without GPU time).
     """
-    from analysis.replay.speeds import is_same_type
-
     schema = grouped_schema(by, MATCHES_SCHEMA)
     known = asks.filter(pl.col("given").is_not_null())
+    if not known.height:
+        return pl.DataFrame(schema=schema)
+    from analysis.replay.speeds import is_same_type
+
     pairs = known.select("asked", "given").unique()
     matches = [any(is_same_type(one, given) for one in asked.split("|")) for asked, given in pairs.rows()]
     table = (

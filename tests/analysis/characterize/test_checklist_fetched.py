@@ -34,7 +34,7 @@ def fetched(monkeypatch):
         try:
             places = find_data(name)
         except BadFileError:
-            pytest.skip(f"missing data: {name}/{members[0]}")
+            pytest.skip(f"missing data: {name if '/' in name else f'{name}/{members[0]}'}")
         files = [path for place in places for path in ([place] if place.is_file() else sorted(place.rglob("*")))]
         return [path for path in files if path.name in members]
 
@@ -277,3 +277,35 @@ def test_supercloud_small(tmp_path):
     assert (rows, gpu_jobs) == (6, 3)
     assert shares == pytest.approx({"completed": 0.4, "failed": 0.2, "timeout": 0.2, "cancelled": 0.2})
     assert sizes == pytest.approx({"1": 1 / 3, "2": 1 / 3, "3-8": 0, ">8": 1 / 3})
+
+
+# --- Alibaba's files that are not among the usual ones ----------------------------------------------------------------
+
+OPENB_ROWS = {
+    **{"cpu0": 7064, "cpu037": 7336, "cpu050": 7439, "cpu072": 7608, "cpu100": 7853, "cpu200": 8832, "cpu235": 9240},
+    **{"cpu250": 9420, "cpu300": 10_094, "gpushare20": 8152, "gpushare40": 8152, "gpushare60": 8152},
+    **{"gpushare80": 8152, "gpushare100": 8152, "gpuspec05": 8152, "gpuspec10": 8152, "gpuspec20": 8152},
+    **{"gpuspec25": 8152, "gpuspec33": 8152, "multigpu20": 8324, "multigpu30": 8508, "multigpu40": 8746},
+    "multigpu50": 9061,
+}
+GENAI_ROWS = {
+    **{"qps": 24_627, "queue_size_raw_anon": 1_434, "queue_rt_raw_anon": 23_478},
+    **{"pipeline_update_latency_anon": 36_046, "basemodel_update_latency_anon": 7_531},
+    **{"lora_update_latency_anon": 27_415, "controlnet_latency_data_anon": 29_221, "model_predict_data_anon": 6_254},
+    **{"pipeline_inference_data_anon": 34_421, "pod_memory_util_anon": 214_890, "pod_gpu_duty_cycle_anon": 157_417},
+    "pod_gpu_memory_used_bytes_anon": 161_413,
+}
+
+
+@pytest.mark.full_trace
+@pytest.mark.parametrize("variant", OPENB_ROWS)
+def test_rows_of_the_openb_variants(fetched, variant):
+    name = f"openb_pod_list_{variant}.csv"
+    assert load("openb", fetched(f"openb/{name}", name)).jobs.height == OPENB_ROWS[variant]
+
+
+@pytest.mark.full_trace
+@pytest.mark.parametrize("series", GENAI_ROWS)
+def test_rows_of_the_genai_series(fetched, series):
+    files = fetched(f"genai/{series}.tar.gz", f"{series}.csv")
+    assert load("genai", files).meta.load_report.rows_in == GENAI_ROWS[series]
