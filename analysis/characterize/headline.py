@@ -61,6 +61,7 @@ def _options(trace: Trace) -> dict[str, Any]:
         "Q. Hu et al., SC 2021, doi:10.1145/3458817.3476223 (HeliosArtifact, helios_cluster_summary.csv); Q. Hu et "
         "al., NSDI 2024 (AcmeTrace, cluster_summary.csv)"
     ),
+    options=_options,
 )
 def headline_figures(
     durations: pl.DataFrame,

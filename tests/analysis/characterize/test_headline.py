@@ -5,7 +5,9 @@ from __future__ import annotations
 import polars as pl
 import pytest
 
+from analysis import schema
 from analysis.characterize import headline_figures
+from analysis.trace import Trace, TraceMeta
 from tests.jobs import make_jobs
 
 
@@ -56,6 +58,12 @@ def test_a_row_a_cluster_and_one_for_all():
     whole = headline_figures(jobs()).row(0, named=True)
     mean = sum(table["mean_gpu_duration_s"] * pl.Series([3, 2])) / 5
     assert whole["mean_gpu_duration_s"] == pytest.approx(mean)
+
+
+def test_a_trace_brings_its_name_and_its_gpus():
+    nodes = pl.DataFrame([{"node_id": "n", "num_gpus": 8}], schema=schema.NODES)
+    trace = Trace(jobs(), meta=TraceMeta(name="mine"), tables={"nodes": nodes})
+    assert headline_figures(trace).select("trace", "total_gpus").row(0) == ("mine", 8.0)
 
 
 def test_nothing_is_not_zero():
