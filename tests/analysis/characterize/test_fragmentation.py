@@ -13,6 +13,7 @@ from analysis.characterize import fragmentation_over_time
 from analysis.characterize.fragmentation import TASKS_SCHEMA, typical_tasks, unallocatable_gpus
 from analysis.characterize.node_states import NodeState, held_on_nodes, node_states, used_nodes
 from analysis.loaders import load
+from analysis.replay import Cluster, replay
 from analysis.trace import Trace, TraceMeta
 from tests.fgd_fill import Fill
 from tests.jobs import make_jobs
@@ -189,6 +190,18 @@ class TestTable:
         assert table["unallocatable_gpus"].to_list() == pytest.approx([6 / 2 + 1, 5 / 2 + 0.5, 8 / 2, 0.0])
         found = table["unallocatable_by_gpu_jobs_share"].to_list()
         assert found[:3] == pytest.approx(alone["unallocatable_share"].to_list()[:3])
+
+    def test_the_schedule_of_a_replay_says_where_jobs_ran(self):
+        # Two jobs of one GPU and one of four on two nodes of four: the small ones share a node.
+        rows = [("a", 1.0), ("b", 1.0), ("c", 4.0)]
+        jobs = make_jobs(
+            [{"job_id": job, "num_gpus": gpus, "submit_time": T0, "duration_s": 3600.0} for job, gpus in rows]
+        )
+        nodes = pl.DataFrame([{"node_id": n, "num_gpus": 4} for n in ("n1", "n2")], schema=schema.NODES)
+        site = Cluster.from_trace(Trace(jobs, meta=TraceMeta(name="t"), tables={"nodes": nodes}))
+        schedule = replay(jobs, cluster=site, policy="fifo").schedule
+        row = fragmentation_over_time(jobs, attempts=schedule, nodes=nodes, max_instants=1).row(0, named=True)
+        assert (row["free_gpus"], row["largest_free_block_gpus"], row["partly_used_node_share"]) == (2, 2, 0.5)
 
     def test_a_grouping_changes_nothing(self):
         assert fragmentation_over_time(trace(), by="user").equals(fragmentation_over_time(trace()))
