@@ -92,6 +92,7 @@ def _usage_options(trace: Trace) -> dict[str, Any]:
     needs=("num_gpus",),
     empty_means=NOT_MEASURED,
     options=_usage_options,
+    beside=("usage",),
     heavy=True,
 )
 def use_of_devices(held: pl.DataFrame, *, by: tuple[str, ...] = (), usage: pl.DataFrame | None = None) -> pl.DataFrame:
@@ -148,6 +149,7 @@ def use_of_devices(held: pl.DataFrame, *, by: tuple[str, ...] = (), usage: pl.Da
     needs=("num_gpus", "duration_s"),
     empty_means=NOT_MEASURED,
     options=_usage_options,
+    beside=("usage",),
     heavy=True,
 )
 def idle_gpu_hours(

@@ -226,6 +226,7 @@ def _options(trace: Trace) -> dict[str, Any]:
     empty_means="The log does not say on which nodes jobs ran.",
     options=_options,
     own_groups=tuple(GROUPS),
+    beside=("attempts",),
     heavy=True,
 )
 def fragmentation_over_time(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypedDict, Unpack
 
 import polars as pl
@@ -76,6 +76,8 @@ class Characterization:
         Groups that the table has as columns of its own; such a grouping changes nothing.
     heavy : bool
         Whether it takes seconds on millions of jobs (fits, fragmentation).
+    beside : tuple of str
+        Options, tables beside the jobs, without which the table is empty: no job is read for it if none has a row.
     """
 
     name: str
@@ -89,6 +91,7 @@ class Characterization:
     options: Callable[[Trace], dict[str, Any]] = no_options
     own_groups: tuple[str, ...] = ()
     heavy: bool = False
+    beside: tuple[str, ...] = ()
     __wrapped__: TableFunction = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -187,6 +190,7 @@ class Traits(TypedDict, total=False):
     options: Callable[[Trace], dict[str, Any]]
     own_groups: tuple[str, ...]
     heavy: bool
+    beside: tuple[str, ...]
 
 
 def characterization(
@@ -250,6 +254,26 @@ def characterize(
 
 
 def _tables(
+    log: Log,
+    items: Mapping[str, tuple[Characterization, Mapping[str, Any]]],
+    by: tuple[str, ...],
+    where: pl.Expr | None,
+    engine: str,
+) -> dict[str, pl.DataFrame]:
+    lacking = {name: pair for name, pair in items.items() if _lacks_tables(*pair)}
+    filled = {name: pair for name, pair in items.items() if name not in lacking}
+    made = _counted(log, filled, by, where, engine) if filled else {}
+    if lacking:
+        made |= _counted(replace(log, jobs=log.jobs.head(0)), lacking, by, None, "polars")
+    return {name: made[name] for name in items}
+
+
+def _lacks_tables(item: Characterization, options: Mapping[str, Any]) -> bool:
+    given = [options[name] for name in item.beside if options.get(name) is not None]
+    return bool(item.beside) and not any(len(table) for table in given)
+
+
+def _counted(
     log: Log,
     items: Mapping[str, tuple[Characterization, Mapping[str, Any]]],
     by: tuple[str, ...],
