@@ -213,12 +213,12 @@ JOB_RULES: Final[Mapping[str, Rule]] = {
 }
 
 
-def count_violations(jobs: pl.DataFrame, rules: Mapping[str, Rule] = JOB_RULES) -> dict[str, int]:
+def count_violations(jobs: pl.DataFrame | pl.LazyFrame, rules: Mapping[str, Rule] = JOB_RULES) -> dict[str, int]:
     """Number of rows that break each rule; a null never breaks one.
 
     Parameters
     ----------
-    jobs : DataFrame, one row per job
+    jobs : DataFrame or LazyFrame, one row per job
         All columns of the jobs table.
     rules : mapping of name to Rule, optional
         The rules to check; by default all.
@@ -229,7 +229,8 @@ def count_violations(jobs: pl.DataFrame, rules: Mapping[str, Rule] = JOB_RULES) 
         Every rule by name, 0 where nothing breaks it.
     """
     broken = {name: (~rule.holds).fill_null(value=False).sum() for name, rule in rules.items()}
-    return {name: int(count) for name, count in jobs.select(**broken).row(0, named=True).items()}
+    counted = jobs.lazy().select(**broken).collect(engine="streaming")
+    return {name: int(count) for name, count in counted.row(0, named=True).items()}
 
 
 def empty_table(name: str) -> pl.DataFrame:
