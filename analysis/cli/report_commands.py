@@ -178,7 +178,8 @@ def report(
             if len(logs) > 1:
                 write_comparison(list(logs.values()), output, names=list(logs), title=title, notes=notes)
             else:
-                write_report(next(iter(logs.values())), output, title=title, notes=notes)
+                left_out = "Predictors and replays were left out (--workload-only)."
+                write_report(next(iter(logs.values())), output, title=title, notes=[*notes, left_out])
         say(f"Report written to {output}")
         return
     trace = next(iter(logs.values()))

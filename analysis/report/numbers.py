@@ -156,7 +156,9 @@ def table_view(
         How many rows are shown; by default all.
     """
     names = [name for name in columns or tuple(table.columns) if name in table.columns]
-    head = [Column(heading(name), meaning(name), table[name].dtype.is_numeric()) for name in names]
+    head = [
+        Column(heading(name), meaning(name), name != "weekday" and table[name].dtype.is_numeric()) for name in names
+    ]
     orders = [_order(table[name]) for name in names]
     shown = table.select(names).head(table.height if max_rows is None else max_rows)
     rows = [

@@ -61,14 +61,16 @@ def render_report(
     logs = Logs({name: trace}, {key: {name: table} for key, table in tables.items()})
     table = gains.table if gains is not None else None
     sections = [
-        *workload_sections(logs, characterize_replays(trace.jobs, replays)),
+        *workload_sections(logs, characterize_replays(trace, replays)),
         scores_section(scores, predictions),
         gains_section(table),
     ]
     sections[1:1] = published_section(logs)
     tried = [*score_findings(scores), *gain_findings(table)]
     return _render(
-        [*sections, quality_section(logs.traces)] if trace.jobs.height else [quality_section(logs.traces)],
+        [*sections, quality_section(logs.traces)]
+        if tables["summary"]["num_jobs"][0]
+        else [quality_section(logs.traces)],
         title=title or f"GPU cluster log: {trace.meta.name or 'unnamed'}",
         facts=_facts(trace),
         findings=[*find(tables, most=MOST_FINDINGS - len(tried)), *tried],
@@ -90,7 +92,7 @@ def render_comparison(
     named = name_logs(traces, names=names)
     made = {log: characterize(trace) for log, trace in named.items()}
     logs = Logs(named, {key: {log: made[log][key] for log in named} for key in next(iter(made.values()))})
-    sections = workload_sections(logs, characterize_replays(traces[0].jobs, None))
+    sections = workload_sections(logs, characterize_replays(traces[0], None))
     sections[:0] = [logs_section(logs), *published_section(logs)]
     told = [f"{log}: {note}" for log, trace in named.items() for note in _notes(trace, ())]
     return _render(

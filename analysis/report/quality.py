@@ -24,12 +24,12 @@ def _rows(trace: Trace) -> Counts:
         ("rows set aside", report.rows_set_aside),
         ("rows merged into another row's job", report.rows_merged),
         ("jobs made beyond one a row", report.rows_expanded),
-        ("jobs", trace.jobs.height),
+        ("jobs", _known(trace)[0]),
     ]
 
 
 def _rules(trace: Trace) -> Counts:
-    broken = schema.count_violations(trace.jobs)
+    broken = schema.count_violations(trace.scan())
     return [(schema.JOB_RULES[name].meaning, count) for name, count in broken.items() if count]
 
 
@@ -95,12 +95,19 @@ def _side_by_side(counted: Mapping[str, Counts]) -> pl.DataFrame:
 
 
 def _completeness(traces: Mapping[str, Trace]) -> pl.DataFrame:
-    filled = {log: trace.jobs for log, trace in traces.items() if trace.jobs.height}
-    columns = [name for name in schema.JOBS if any(jobs[name].null_count() < jobs.height for jobs in filled.values())]
+    """Share of the jobs that hold a value, a row per column that any log fills."""
+    counted = {log: _known(trace) for log, trace in traces.items()}
+    filled = {log: (num_jobs, known) for log, (num_jobs, known) in counted.items() if num_jobs}
+    columns = [name for name in schema.JOBS if any(known[name] for _, known in filled.values())]
     shares = {
-        f"{log}_share" if len(traces) > 1 else "known_share": [
-            1 - jobs[name].null_count() / jobs.height for name in columns
-        ]
-        for log, jobs in filled.items()
+        f"{log}_share" if len(traces) > 1 else "known_share": [known[name] / num_jobs for name in columns]
+        for log, (num_jobs, known) in filled.items()
     }
     return pl.DataFrame({"column": pl.Series(columns, dtype=pl.String), **shares}) if filled else pl.DataFrame()
+
+
+def _known(trace: Trace) -> tuple[int, dict[str, int]]:
+    """Number of jobs, and of those for which each column holds a value; the log stays where it is."""
+    counts = trace.scan().select(pl.len().alias("len"), *(pl.col(name).count() for name in schema.JOBS))
+    num_jobs, *known = counts.collect(engine="streaming").row(0)
+    return num_jobs, dict(zip(schema.JOBS, known, strict=True))

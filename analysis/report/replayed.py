@@ -13,6 +13,7 @@ from analysis.characterize import queueing_delay_cdf, running_gpus
 
 if TYPE_CHECKING:
     from analysis.replay import ReplayResult
+    from analysis.trace import Trace
 
 __all__ = ["Replayed", "as_replayed", "characterize_replays"]
 
@@ -49,11 +50,11 @@ def as_replayed(jobs: pl.DataFrame, schedule: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def characterize_replays(jobs: pl.DataFrame, replays: Mapping[str, ReplayResult] | None) -> Replayed:
+def characterize_replays(trace: Trace, replays: Mapping[str, ReplayResult] | None) -> Replayed:
     """Compute the tables of queueing delay and GPUs in use of each replay, by policy."""
     tables, where = {}, {}
     for policy, result in (replays or {}).items():
-        as_if = as_replayed(jobs, result.schedule)
+        as_if = as_replayed(trace.jobs, result.schedule)
         tables[policy] = {"queueing_delay_cdf": queueing_delay_cdf(as_if), "running_gpus": running_gpus(as_if)}
         where[policy] = f"a cluster of {result.cluster.num_gpus:,} GPUs ({result.cluster.name})"
     return Replayed(tables, where)

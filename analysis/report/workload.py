@@ -143,7 +143,7 @@ def workload_sections(logs: Logs, replayed: Replayed) -> list[Section]:
                 _fill(section, name, logs, replayed)
         if anchor != "overview":
             # Figures side by side first, then tables in full width, then those that are folded away.
-            section.blocks.sort(key=lambda block: (not block.svg, block.is_folded))
+            section.blocks.sort(key=lambda block: 0 if block.svg else 1 + block.is_folded)
         if section.blocks or section.missing:
             made.append(section)
     return made
