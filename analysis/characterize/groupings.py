@@ -7,7 +7,7 @@ size stay few and parts of it can be merged exactly.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
@@ -16,6 +16,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from analysis.characterize.buckets import KINDS
 from analysis.characterize.cubes import Cube
 
 __all__ = ["GROUPING", "GROUPINGS", "JOB_GROUPS", "OWNER", "GroupedJobs", "grouped_jobs", "hashed", "job_size"]
@@ -26,6 +27,8 @@ Floats = NDArray[np.float64]
 #: Bins per doubling of 1 + duration, and their width in the natural logarithm.
 BINS_PER_DOUBLING: Final = 64
 BIN_LOG: Final = math.log(2) / BINS_PER_DOUBLING
+#: More than any duration needs; a power of two.
+BINS: Final = 4096
 #: What is said of a group needs this many jobs in it.
 MIN_GROUP: Final = 5
 
@@ -48,38 +51,48 @@ def hashed(*columns: pl.Expr, may_be_null: Sequence[pl.Expr] = ()) -> pl.Expr:
 #: Who submits: the user, or the account where the source names no user.
 OWNER: Final = pl.coalesce("user", "account")
 
-#: What groups are made of, each a number or null; names are hashed, so that they need no room.
-PARTS: Final = {
-    "vc_part": hashed(pl.col("vc")),
-    "owner_part": hashed(OWNER),
-    "size_part": job_size(),
-    "limit_part": pl.col("time_limit_s"),
-    "name_part": hashed(pl.col("job_name")),
-    "group_part": hashed(pl.col("group")),
-}
-_VC, _OWNER, _SIZE, _LIMIT, _NAME, _GROUP = (pl.col(name) for name in PARTS)
-#: Name -> key of the jobs that belong together, over ``PARTS``; null = the job belongs to no group.
-GROUPINGS: Final = {
-    "vc": _VC,
-    "user": _OWNER,
-    "vc_size": hashed(_VC, _SIZE),
-    "user_request": hashed(_OWNER, _SIZE, may_be_null=(_LIMIT,)),
-    "user_name": hashed(_OWNER, _NAME),
-    "group": _GROUP,
-}
-GROUPING: Final = pl.Enum(["none", *GROUPINGS])
+BIN: Final = ((1 + pl.col("duration_s")).log(2) * BINS_PER_DOUBLING).floor().clip(upper_bound=BINS - 1).cast(pl.UInt64)
+_LIMIT: Final = pl.col("time_limit_s")
 
-#: Jobs of known duration by kind, what their groups are made of, and bin of the duration.
-JOB_GROUPS: Final = Cube(
-    "job_groups",
-    keys={
-        "kind": pl.col("kind"),
-        **PARTS,
-        "bin": ((1 + pl.col("duration_s")).log(2) * BINS_PER_DOUBLING).floor().cast(pl.Int64),
-    },
-    values={"num_jobs": pl.len().cast(pl.Int64), "sum_gpu_us": pl.col("gpu_us").sum()},
-    where=pl.col("duration_s").is_not_null() & (pl.col("censoring") == "none"),
-)
+
+def _packed(key: pl.Expr, bin_of: pl.Expr) -> pl.Expr:
+    """Kind, key (50 bits of it) and bin as one number, ordered by them: one number is counted and sorted fastest."""
+    return pl.col("kind").to_physical().cast(pl.UInt64) * 2**62 + key // 2**14 * BINS + bin_of
+
+
+def _job_groups(name: str, where: pl.Expr | None = None, **keys: pl.Expr) -> Cube:
+    known = pl.col("duration_s").is_not_null() & (pl.col("censoring") == "none")
+    return Cube(
+        f"job groups by {name}",
+        keys=keys,
+        values={"num_jobs": pl.len().cast(pl.Int64), "sum_gpu_us": pl.col("gpu_us").sum()},
+        where=known if where is None else known & where,
+    )
+
+
+_KIND_AND_BIN: Final = {"kind": pl.col("kind"), "bin": BIN}
+_NAMED: Final = hashed(OWNER, pl.col("job_name"))
+_GROUP: Final = hashed(pl.col("group"))
+#: Jobs of known duration by what their groups are made of and by bin of the duration. Apart: counted by owner and name
+#: and request at once, the groups would be as many as the jobs.
+JOB_GROUPS: Final = {
+    "vc": _job_groups("vc", vc_part=hashed(pl.col("vc")), size=job_size(), **_KIND_AND_BIN),
+    "owner": _job_groups("owner", owner_part=hashed(OWNER), size=job_size(), limit_s=_LIMIT, **_KIND_AND_BIN),
+    "name": _job_groups("name", _NAMED.is_not_null(), packed=_packed(_NAMED, BIN)),
+    "group": _job_groups("group", _GROUP.is_not_null(), packed=_packed(_GROUP, BIN)),
+}
+#: Name -> cube of ``JOB_GROUPS``, and the key of the jobs that belong together over its columns; null = the job belongs
+#: to no group.
+GROUPINGS: Final = {
+    "none": ("vc", pl.lit(0, pl.UInt64)),
+    "vc": ("vc", pl.col("vc_part")),
+    "user": ("owner", pl.col("owner_part")),
+    "vc_size": ("vc", hashed(pl.col("vc_part"), pl.col("size"))),
+    "user_request": ("owner", hashed(pl.col("owner_part"), pl.col("size"), may_be_null=(pl.col("limit_s"),))),
+    "user_name": ("name", None),
+    "group": ("group", None),
+}
+GROUPING: Final = pl.Enum(list(GROUPINGS))
 
 
 @dataclass(frozen=True)
@@ -171,24 +184,38 @@ class GroupedJobs:
         return int(self.count[close].sum()) / self.num_jobs, share
 
 
-def grouped_jobs(cube: pl.DataFrame, grouping: str, by: Sequence[str]) -> Iterator[tuple[dict[str, Any], GroupedJobs]]:
+def grouped_jobs(
+    cubes: Mapping[str, pl.DataFrame], grouping: str, by: Sequence[str]
+) -> Iterator[tuple[dict[str, Any], GroupedJobs]]:
     """Jobs of each group of the table and kind, by the groups of a grouping; those without a key are left out.
 
     Parameters
     ----------
-    cube : DataFrame
-        Collected from ``JOB_GROUPS``.
+    cubes : mapping of str to DataFrame
+        Collected from ``JOB_GROUPS``, by its names.
     grouping : str
-        A name of ``GROUPINGS``, or "none" for all jobs as one group.
+        A name of ``GROUPINGS``; "none": all jobs are one group.
     by : sequence of str
         Columns of the table's own grouping.
     """
-    key = pl.lit(0, pl.UInt64) if grouping == "none" else GROUPINGS[grouping]
-    outer = [*by, "kind"]
-    known = cube.select(*outer, "bin", "num_jobs", "sum_gpu_us", key.alias("key")).filter(pl.col("key").is_not_null())
-    parts = known.sort([*outer, "key", "bin"]).partition_by(outer, as_dict=True, maintain_order=True)
-    for name, part in parts.items():
-        codes = part["key"].rle_id().to_numpy().astype(np.int64)
-        starts = np.flatnonzero(np.diff(codes, prepend=-1))
-        columns = (part[column].to_numpy() for column in ("bin", "num_jobs", "sum_gpu_us"))
-        yield dict(zip(outer, name, strict=True)), GroupedJobs(starts, *columns)
+    name, key = GROUPINGS[grouping]
+    cube = cubes[name]
+    if key is not None:
+        packed = _packed(key, pl.col("bin")).alias("packed")
+        # A cube comes sorted by what it was counted by; this is another order.
+        cube = cube.filter(key.is_not_null()).select(*by, packed, "num_jobs", "sum_gpu_us").sort([*by, "packed"])
+    parts = cube.partition_by(by, as_dict=True, maintain_order=True) if by else {(): cube}
+    for values, part in parts.items():
+        numbers = part["packed"].to_numpy()
+        for code, kind in enumerate(KINDS):
+            first, last = np.searchsorted(numbers, np.array([code * 2**62, (code + 1) * 2**62], dtype=np.uint64))
+            if first < last:
+                yield {**dict(zip(by, values, strict=True)), "kind": kind}, _unpacked(part[int(first) : int(last)])
+
+
+def _unpacked(part: pl.DataFrame) -> GroupedJobs:
+    numbers = part["packed"].to_numpy()
+    keys = numbers // np.uint64(BINS)
+    starts = np.flatnonzero(np.concatenate([[True], keys[1:] != keys[:-1]]))
+    bins = (numbers % np.uint64(BINS)).astype(np.int64)
+    return GroupedJobs(starts, bins, part["num_jobs"].to_numpy(), part["sum_gpu_us"].to_numpy())

@@ -58,15 +58,15 @@ PREDICTABILITY_SCHEMA: Final = {
     ),
     needs=("duration_s",),
     empty_means="No job has a known duration.",
-    inputs=(JOB_GROUPS,),
+    inputs=tuple(JOB_GROUPS.values()),
 )
-def duration_predictability(job_groups: pl.DataFrame, *, by: tuple[str, ...] = ()) -> pl.DataFrame:
+def duration_predictability(*job_groups: pl.DataFrame, by: tuple[str, ...] = ()) -> pl.DataFrame:
     """Spread, entropy and least error of the duration when only the job's group is known.
 
     Parameters
     ----------
-    job_groups : DataFrame
-        Collected from ``JOB_GROUPS``.
+    *job_groups : DataFrame
+        Collected from ``JOB_GROUPS``, in their order.
     by : tuple of str
         Columns of the grouping of the table.
 
@@ -80,8 +80,9 @@ def duration_predictability(job_groups: pl.DataFrame, *, by: tuple[str, ...] = (
     """
     rows: list[dict[str, Any]] = []
     totals: dict[tuple[Any, ...], int] = {}
-    for grouping in ("none", *GROUPINGS):
-        for outer, jobs in grouped_jobs(job_groups, grouping, by):
+    cubes = dict(zip(JOB_GROUPS, job_groups, strict=True))
+    for grouping in GROUPINGS:
+        for outer, jobs in grouped_jobs(cubes, grouping, by):
             total = totals.setdefault(tuple(outer.values()), jobs.num_jobs)
             large = jobs.of_at_least(MIN_GROUP)
             if large.num_jobs:

@@ -52,14 +52,16 @@ RECURRENCE_SCHEMA: Final = {
     source="Recurring tasks: Q. Weng et al., MLaaS in the Wild (PAI), NSDI 2022; the measures of likeness are ours",
     needs=("duration_s",),
     empty_means="The log names neither users nor recurrence groups.",
-    inputs=(JOB_GROUPS,),
+    inputs=(JOB_GROUPS["owner"], JOB_GROUPS["name"], JOB_GROUPS["group"]),
 )
-def recurrence(job_groups: pl.DataFrame, *, by: tuple[str, ...] = ()) -> pl.DataFrame:
+def recurrence(
+    owners: pl.DataFrame, names: pl.DataFrame, groups: pl.DataFrame, *, by: tuple[str, ...] = ()
+) -> pl.DataFrame:
     """How many jobs come again, their share of the GPU time, and how alike their durations are.
 
     Parameters
     ----------
-    job_groups : DataFrame
+    owners, names, groups : DataFrame
         Collected from ``JOB_GROUPS``.
     by : tuple of str
         Columns of the grouping of the table.
@@ -74,7 +76,7 @@ def recurrence(job_groups: pl.DataFrame, *, by: tuple[str, ...] = ()) -> pl.Data
     rows = [
         {**outer, "grouping": grouping, **_row(jobs)}
         for grouping in RECURRING
-        for outer, jobs in grouped_jobs(job_groups, grouping, by)
+        for outer, jobs in grouped_jobs({"owner": owners, "name": names, "group": groups}, grouping, by)
     ]
     table = pl.DataFrame(rows, schema=grouped_schema(by, RECURRENCE_SCHEMA), orient="row")
     return table.sort([*by, "kind", "grouping"])
