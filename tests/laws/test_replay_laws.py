@@ -14,10 +14,17 @@ from tests.replay_cases import PREDICTED, SPEED, START, Case, cases, few, jobs_t
 from tests.replay_checks import joined, overcommitted, schedule_bytes
 
 every_policy = pytest.mark.parametrize("policy", POLICIES)
+keeps_running = pytest.mark.parametrize("policy", [name for name, chosen in POLICIES.items() if not chosen.preempts])
+
+
+#: EASY counts an overdue job as ending 1 us from now, a GPU is worth an hour, levels and slices are so long: units.
+HAVE_UNITS = {"easy", "multifactor", "multifactor_skip", "las", "las_skip", "tiresias", "gittins", "time_slicing"}
+UNITLESS = [name for name in POLICIES if name not in HAVE_UNITS]
 
 
 def of_trait(*traits: str) -> pytest.MarkDecorator:
-    return pytest.mark.parametrize("policy", [name for name, chosen in POLICIES.items() if chosen.trait in traits])
+    names = [name for name, chosen in POLICIES.items() if chosen.trait in traits and not chosen.preempts]
+    return pytest.mark.parametrize("policy", names)
 
 
 def run(case: Case, policy: str, *, predicted: str | None = None) -> ReplayResult:
@@ -39,14 +46,14 @@ def test_row_order_is_irrelevant(policy: str, case: Case, seed: int):
     assert schedule_bytes(again) == schedule_bytes(run(case, policy, predicted=PREDICTED))
 
 
-@every_policy
+@keeps_running
 @few
 @given(case=cases(min_jobs=5, has_fractions=True))
 def test_nobody_holds_what_is_not_there(policy: str, case: Case):
     assert overcommitted(run(case, policy, predicted=PREDICTED), case.jobs) == []
 
 
-@every_policy
+@keeps_running
 @few
 @given(case=cases(min_jobs=5))
 def test_every_job_is_accounted_for(policy: str, case: Case):
@@ -78,15 +85,11 @@ def test_a_vc_does_not_feel_the_others(policy: str, case: Case):
         assert alone.sort("job_id").equals(its_own.sort("job_id")), vc
 
 
-@pytest.mark.parametrize("policy", [name for name in POLICIES if not name.startswith(("easy", "multifactor"))])
+@pytest.mark.parametrize("policy", UNITLESS)
 @few
 @given(case=cases(), factor=st.integers(2, 1_000))
 def test_time_has_no_unit(policy: str, case: Case, factor: int):
-    """A log told in longer seconds gives the same schedule in longer seconds; hardware not described.
-
-    Not so EASY, which counts an overdue job as ending 1 us from now: that is a unit. Nor multifactor: a GPU is worth an
-    hour there.
-    """
+    """A log told in longer seconds gives the same schedule in longer seconds; hardware not described."""
     bare = undescribed(case.cluster)
     stretched = case.jobs.with_columns(
         submit_time=START + (pl.col("submit_time") - START) * factor,

@@ -19,14 +19,14 @@ moments = st.integers(1, 5_000_000)
 
 
 @st.composite
-def cases(draw):
+def cases(draw, *levels):
     """Jobs with tasks with workers, each of which may have begun again; tags and machines."""
     numbers = draw(st.lists(st.integers(1, 999), min_size=1, max_size=4, unique=True))
     jobs = [draw(_job(number)) for number in numbers]
     machine = st.tuples(st.sampled_from(["T4", "CPU", "V100M32"]), st.integers(1, 96), st.integers(0, 8))
     return {
         "jobs": jobs,
-        "level": draw(st.sampled_from(["job", "task", "instance"])),
+        "level": draw(st.sampled_from(levels)),
         "machines": draw(st.dictionaries(MACHINES, machine)),
     }
 
@@ -226,5 +226,6 @@ def has_level(case: dict[str, Any]) -> bool:
 
 
 FORMATS = {
-    "pai": Format("pai", cases().filter(has_level), write, expect, lambda case: {"level": case["level"]}),
+    name: Format("pai", cases(*levels).filter(has_level), write, expect, lambda case: {"level": case["level"]})
+    for name, levels in {"pai": ("job", "task"), "pai instances": ("instance",)}.items()
 }

@@ -49,7 +49,9 @@ def cases(draw):
 
 
 def origin_of(case: dict[str, Any]) -> int:
-    return 0 if case["relative"] else BEGIN_S
+    """Relative times begin with the first submission, at 0."""
+    first = min((job["runs"][0]["submit"] for job in case["jobs"]), default=0)
+    return -first if case["relative"] else BEGIN_S
 
 
 def write(folder: Path, case: dict[str, Any]) -> Path:
