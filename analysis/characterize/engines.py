@@ -72,7 +72,8 @@ class Request:
         tables = {"jobs": rows}
         if any(item.table == "changes" for item, _ in self.wanted):
             tables["changes"] = changes(rows, self.attempts)
-        return pl.collect_all([item.query(tables[item.table], by=by) for item, by in self.wanted], engine="streaming")
+        # One after the other: together their hash tables would need several times the memory.
+        return [item.query(tables[item.table], by=by).collect(engine="streaming") for item, by in self.wanted]
 
     def merge(self, parts: Iterable[Sequence[pl.DataFrame]]) -> dict[Key, pl.DataFrame]:
         """Put the parts of every wanted input together, as they come."""
@@ -83,7 +84,11 @@ class Request:
                 # As much as there is already: so that no row is merged more often than a few times.
                 if sum(f.height for f in frames[1:]) > max(frames[0].height, MIN_MERGE):
                     frames[:] = [item.merge(frames, by=by)]
-        return {key: key[0].merge(frames, by=key[1]) for key, frames in zip(self.wanted, kept, strict=True)}
+        merged: dict[Key, pl.DataFrame] = {}
+        for (item, by), frames in zip(self.wanted, kept, strict=True):
+            merged[item, by] = item.merge(frames, by=by)
+            frames.clear()
+        return merged
 
 
 def _exprs(item: Input, by: Sequence[str]) -> Iterator[pl.Expr]:
@@ -134,7 +139,9 @@ def _collect_polars(jobs: pl.LazyFrame, request: Request) -> Collected:
         # Few enough to be counted exactly, so that the facts need not be known before the columns are read.
         prepared = request.prepared(jobs, num_jobs=0)
         facts = Facts.merge([Facts.query(prepared.lazy()).collect()])
-        return facts, request.merge([request.count(prepared, facts)])
+        counted = request.count(prepared, facts)
+        del prepared
+        return facts, request.merge([counted])
     facts = Facts.merge([request.facts(part) for part in parts])
     frames = (request.prepared(part, num_jobs=facts.num_jobs) for part in parts)
     return facts, request.merge(request.count(frame, facts) for frame in frames)

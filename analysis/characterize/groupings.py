@@ -71,24 +71,24 @@ def _job_groups(name: str, where: pl.Expr | None = None, **keys: pl.Expr) -> Cub
 
 
 _KIND_AND_BIN: Final = {"kind": pl.col("kind"), "bin": BIN}
-_NAMED: Final = hashed(OWNER, pl.col("job_name"))
-_GROUP: Final = hashed(pl.col("group"))
+_NAMED: Final = hashed(pl.col("owner_key"), pl.col("job_name_key"))
+_GROUP: Final = pl.col("group_key")
 #: Jobs of known duration by what their groups are made of and by bin of the duration. Apart: counted by owner and name
 #: and request at once, the groups would be as many as the jobs.
 JOB_GROUPS: Final = {
-    "vc": _job_groups("vc", vc_part=hashed(pl.col("vc")), size=job_size(), **_KIND_AND_BIN),
-    "owner": _job_groups("owner", owner_part=hashed(OWNER), size=job_size(), limit_s=_LIMIT, **_KIND_AND_BIN),
+    "vc": _job_groups("vc", vc_key=pl.col("vc_key"), size=job_size(), **_KIND_AND_BIN),
+    "owner": _job_groups("owner", owner_key=pl.col("owner_key"), size=job_size(), limit_s=_LIMIT, **_KIND_AND_BIN),
     "name": _job_groups("name", _NAMED.is_not_null(), packed=_packed(_NAMED, BIN)),
     "group": _job_groups("group", _GROUP.is_not_null(), packed=_packed(_GROUP, BIN)),
 }
 #: Name -> cube of ``JOB_GROUPS``, and the key of the jobs that belong together over its columns; null = the job belongs
 #: to no group.
 GROUPINGS: Final = {
-    "none": ("vc", pl.lit(0, pl.UInt64)),
-    "vc": ("vc", pl.col("vc_part")),
-    "user": ("owner", pl.col("owner_part")),
-    "vc_size": ("vc", hashed(pl.col("vc_part"), pl.col("size"))),
-    "user_request": ("owner", hashed(pl.col("owner_part"), pl.col("size"), may_be_null=(pl.col("limit_s"),))),
+    "none": ("vc", pl.col("bin") * 0),
+    "vc": ("vc", pl.col("vc_key")),
+    "user": ("owner", pl.col("owner_key")),
+    "vc_size": ("vc", hashed(pl.col("vc_key"), pl.col("size"))),
+    "user_request": ("owner", hashed(pl.col("owner_key"), pl.col("size"), may_be_null=(pl.col("limit_s"),))),
     "user_name": ("name", None),
     "group": ("group", None),
 }

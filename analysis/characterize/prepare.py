@@ -23,6 +23,20 @@ ROUGH_DIGITS: Final = 4
 FACT_COLUMNS: Final = ("submit_us", "start_us", "end_us")
 
 
+#: Names that only have to be told apart; owner: the user, or the account where the source names no user.
+NAMES: Final = {
+    "owner": pl.coalesce("user", "account"),
+    "vc": pl.col("vc"),
+    "job_name": pl.col("job_name"),
+    "group": pl.col("group"),
+}
+
+
+def name_key(name: pl.Expr) -> pl.Expr:
+    """Number that stands for a name, the same in every part of a log; null for null."""
+    return pl.when(name.is_not_null()).then(name.hash(0))
+
+
 @dataclass(frozen=True)
 class Log:
     """What is characterized: the jobs, and what is known beside them."""
@@ -141,7 +155,8 @@ def prepare(jobs: pl.LazyFrame, *, num_jobs: int, time_zone: str = "UTC") -> pl.
         The jobs with bucket (of GPUs, an Enum), kind (gpu, cpu, unknown), gpu_s [GPU-seconds], gpu_us (the same in
         whole GPU-microseconds: integers, so that sums are exact), milli_gpus (int), run_s and wait_s (duration and
         queueing delay as keys [s], in huge logs rounded to four digits unless whole), submit_us, start_us, end_us
-        (microseconds since 1970 UTC), local_day (date of submission in the zone), has_times (start and end are the
+        (microseconds since 1970 UTC), local_day (date of submission in the zone), owner_key, vc_key, job_name_key and
+        group_key (numbers that stand for the names of ``NAMES``, in less room), has_times (start and end are the
         source's own) and is_right_censored. The facts come beside them as ``log_`` columns when they are counted.
     """
     is_exact = num_jobs <= EXACT_JOBS
@@ -156,6 +171,7 @@ def prepare(jobs: pl.LazyFrame, *, num_jobs: int, time_zone: str = "UTC") -> pl.
         *(pl.col(f"{name}_time").dt.timestamp("us").alias(f"{name}_us") for name in ("submit", "start", "end")),
         # Zone before date: a day begins at the site's midnight.
         pl.col("submit_time").dt.convert_time_zone(time_zone).dt.date().alias("local_day"),
+        *(name_key(expr).alias(f"{name}_key") for name, expr in NAMES.items()),
         (~pl.col("flags").list.contains("times_assumed")).alias("has_times"),
         pl.col("censoring").is_in(["right", "both"]).alias("is_right_censored"),
     )

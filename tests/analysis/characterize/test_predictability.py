@@ -10,9 +10,9 @@ import polars as pl
 import pytest
 
 from analysis.characterize import duration_predictability, nearest_history
-from analysis.characterize.buckets import KIND
 from analysis.characterize.groupings import JOB_GROUPS
 from analysis.characterize.look_back import ended_before, history_predictions
+from analysis.characterize.prepare import prepare, whole_jobs
 from tests.jobs import make_jobs
 
 T0 = datetime(2024, 1, 1, tzinfo=UTC)
@@ -90,13 +90,8 @@ def test_equal_durations_have_no_share_of_variance():
 
 def test_keys_do_not_depend_on_what_lies_beside_them():
     jobs = make_jobs([{"duration_s": 10.0, "user": f"u{n % 3}", "vc": "a", "num_gpus": 1.0} for n in range(9)])
-    prepared = jobs.lazy().with_columns(
-        kind=pl.lit("gpu", KIND),
-        milli_gpus=pl.lit(1000),
-        gpu_us=pl.lit(10_000_000),
-        is_right_censored=pl.lit(value=False),
-    )
-    for name, key, num_groups in (("owner", "owner_part", 3), ("vc", "vc_part", 1)):
+    prepared = prepare(whole_jobs(jobs.lazy()), num_jobs=9)
+    for name, key, num_groups in (("owner", "owner_key", 3), ("vc", "vc_key", 1)):
         cube = JOB_GROUPS[name]
         whole = cube.query(prepared).collect()
         parts = [cube.query(prepared.slice(place, 4)).collect() for place in (0, 4, 8)]
