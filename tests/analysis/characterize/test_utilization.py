@@ -212,7 +212,7 @@ class TestSeries:
         share = table.filter(metric="gpu_utilization").row(0, named=True)
         assert (share["num_samples"], share["mean"]) == (1, 0.4)
 
-    @pytest.mark.parametrize("sample", ["acme", "mit_supercloud"])
+    @pytest.mark.parametrize("sample", ["acme", "genai", "mit_supercloud"])
     def test_the_hand_made_samples_of_sources_with_series(self, sample):
         folder = ROOT / "tests" / "golden" / sample / "raw"
         log = load(sample, folder)
@@ -224,3 +224,16 @@ class TestSeries:
             assert row["num_samples"] + row["num_missing"] == len(values)
             assert row["mean"] == pytest.approx(values.mean())
             assert row["p50"] == pytest.approx(values.median(), rel=0.005)
+
+    def test_phillys_minutes(self, tmp_path):
+        # NA is no sample of 0: of four GPU-minutes three were measured, one of them idle.
+        rows = ["2017-10-09 07:05:00 PDT,m7,50.0,0.0,", "2017-10-09 07:06:00 PDT,m7,100.0,NA,"]
+        (tmp_path / "cluster_gpu_util").write_text("time,machineId,gpu0_util,gpu1_util\n" + "\n".join(rows) + "\n")
+        row = measured_series(load("philly", tmp_path)).row(0, named=True)
+        assert (row["metric"], row["num_entities"], row["num_samples"], row["num_missing"]) == (
+            "gpu_utilization",
+            2,
+            3,
+            1,
+        )
+        assert (row["mean"], row["p50"], row["max"], row["zero_share"]) == (0.5, 0.5, 1.0, pytest.approx(1 / 3))
