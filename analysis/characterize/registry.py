@@ -154,7 +154,7 @@ class Characterization:
         """
         nulls = trace.scan("jobs").select(pl.len(), *(pl.col(name).null_count() for name in self.needs))
         num_jobs, *counts = nulls.collect().row(0)
-        if not num_jobs and self.inputs:
+        if not num_jobs:
             return "The log holds no jobs."
         lacking = [COLUMN_MEANINGS[name] for name, n in zip(self.needs, counts, strict=True) if n == num_jobs]
         if lacking:
