@@ -1,11 +1,25 @@
-"""Replay a log under schedulers: engine, cluster, placement, policies, speeds, result."""
+"""Replay a log under schedulers: engine, cluster, placement, packing, policies, speeds, result."""
 
 from analysis.replay.cluster import Cluster
 from analysis.replay.engine import replay
 from analysis.replay.fidelity import fidelity
+from analysis.replay.packing import PackingResult, inflate, pack
 from analysis.replay.placement import PLACEMENTS
 from analysis.replay.policies import POLICIES, Policy, policy
 from analysis.replay.recorded import recorded
 from analysis.replay.result import ReplayResult
 
-__all__ = ["PLACEMENTS", "POLICIES", "Cluster", "Policy", "ReplayResult", "fidelity", "policy", "recorded", "replay"]
+__all__ = [
+    "PLACEMENTS",
+    "POLICIES",
+    "Cluster",
+    "PackingResult",
+    "Policy",
+    "ReplayResult",
+    "fidelity",
+    "inflate",
+    "pack",
+    "policy",
+    "recorded",
+    "replay",
+]

@@ -13,6 +13,7 @@ import numpy as np
 
 from analysis.replay._bits import I64, U64, drop, make_tables, put
 from analysis.replay._compiled import ZERO, compiled, entry
+from analysis.replay._scores import Scores, charge, note_room
 
 MILLI: Final = 1000
 # Columns of ``Hardware.groups`` …
@@ -37,6 +38,10 @@ class Hardware(NamedTuple):
     device_node: I64  # [D]
     device_tab: I64  # bucket tables, one per group: partly used devices by room
     device_bits: U64
+    scores: Scores | None = None  # where the placement is scored
+
+
+NO_OWNERS: Final[I64] = np.empty(0, dtype=np.int64)
 
 
 class Entries(NamedTuple):
@@ -44,6 +49,13 @@ class Entries(NamedTuple):
 
     item: I64
     amount: I64
+    owner: I64 = NO_OWNERS  # class of the job, where the placement is scored
+
+
+def make_entries(size: int, hw: Hardware) -> Entries:
+    """Room for what jobs hold."""
+    item, amount = np.empty(size, dtype=np.int64), np.empty(size, dtype=np.int64)
+    return Entries(item, amount, np.empty(size, dtype=np.int64) if hw.scores is not None else NO_OWNERS)
 
 
 def build_hardware(*, vc: I64, gpu_type: I64, size: I64, rank: I64, has_fractions: bool) -> tuple[Hardware, I64]:
@@ -130,32 +142,36 @@ def set_room(hw: Hardware, device: int, now: int) -> None:
     if 0 < now < MILLI:
         put(hw.device_tab, hw.device_bits, g, now, item)
     hw.room[device] = now
+    note_room(hw.scores, node, before, now)
     step = (now == MILLI) - (before == MILLI)
     if step != 0:
         set_free(hw, node, hw.free[node] + step)
 
 
 @compiled
-def add(hw: Hardware, item: int, amount: int) -> None:
-    """Give back (amount > 0) or take again (amount < 0) what an entry says."""
+def add(hw: Hardware, held: Entries, e: int, sign: int) -> None:
+    """Give back (sign 1) or take again (sign -1) what an entry says."""
+    item, amount = held.item[e], sign * held.amount[e]
     if len(hw.room) == 0:
         set_free(hw, item, hw.free[item] + amount)
-    else:
-        set_room(hw, item, hw.room[item] + amount)
+        return
+    if len(held.owner) > 0:
+        charge(hw.scores, hw.device_node[item], held.owner[e], -amount)
+    set_room(hw, item, hw.room[item] + amount)
 
 
 @compiled
 def release(hw: Hardware, held: Entries, start: int, stop: int) -> None:
     """Give back all that the entries from ``start`` to ``stop`` hold."""
     for e in range(start, stop):
-        add(hw, held.item[e], held.amount[e])
+        add(hw, held, e, ZERO + 1)
 
 
 @compiled
 def retake(hw: Hardware, held: Entries, start: int, stop: int) -> None:
     """Undo ``release``."""
     for e in range(start, stop):
-        add(hw, held.item[e], -held.amount[e])
+        add(hw, held, e, ZERO - 1)
 
 
 @entry

@@ -1,8 +1,8 @@
 """Placement ``consolidate``, compiled: where a job goes, or that it does not fit now.
 
 The rules stand in ``analysis.replay.placement``. A *class* of jobs asks for the same thing in the same VC, so that if
-one of them does not fit, none does. Columns of the class table: VC, whole GPUs, number of fractions, milli-GPUs of each
-fraction, mode, allowed types (a bit per type).
+one of them does not fit, none does; ``_scores`` names the columns of the class table. Modes: on one node; whole nodes
+and best fit for the rest; anywhere; fractions anywhere.
 """
 
 from __future__ import annotations
@@ -23,10 +23,32 @@ from analysis.replay._hardware import (
     set_free,
     set_room,
 )
+from analysis.replay._scored import FRACTIONS, ON_ONE_NODE, SPREAD, WHOLE_NODES_FIRST, place_scored, scored_node
+from analysis.replay._scores import MILLIS, MODE, PIECES, TYPES, VC, WHOLE, Scores
 
-VC, WHOLE, PIECES, MILLIS, MODE, TYPES = 0, 1, 2, 3, 4, 5
-# Modes: on one node; whole nodes and best fit for the rest; anywhere; fractions anywhere.
-ON_ONE_NODE, WHOLE_NODES_FIRST, SPREAD, FRACTIONS = 0, 1, 2, 3
+__all__ = [
+    "ANY_TYPE",
+    "FAR",
+    "FRACTIONS",
+    "MILLIS",
+    "MODE",
+    "NOWHERE",
+    "ONE",
+    "ON_ONE_NODE",
+    "PIECES",
+    "SPREAD",
+    "TYPES",
+    "VC",
+    "WHOLE",
+    "WHOLE_NODES_FIRST",
+    "allows",
+    "fitting_type",
+    "node_of",
+    "place",
+    "place_quick",
+    "type_of",
+]
+
 NOWHERE = constant(-1)
 ONE = constant(1)
 FAR = constant(1 << 62)
@@ -288,6 +310,14 @@ def place(hw: Hardware, c: I64, types: int, held: Entries, at: int) -> int:
     ``types`` narrows the class's allowed types. Returns the entry after the last written one, or NOWHERE, and then
     nothing is taken.
     """
+    return place_by(hw, hw.scores, c, types, held, at)
+
+
+@compiled
+def place_by(hw: Hardware, scores: Scores | None, c: I64, types: int, held: Entries, at: int) -> int:
+    """Place by score, or by the rules of ``consolidate``; numba leaves out the one that is not asked for."""
+    if scores is not None:
+        return place_scored(hw, scores, c, types, held, at)
     types &= c[TYPES]
     if c[MODE] == ON_ONE_NODE or (c[MODE] == SPREAD and c[PIECES] <= 1):
         stop = place_on_one(hw, c, types, held, at)
@@ -329,7 +359,16 @@ def place_quick(hw: Hardware, c: I64, types: int, held: Entries, at: int) -> int
 @compiled
 def fitting_type(hw: Hardware, c: I64, types: int, scratch: Entries) -> int:
     """GPU type on which ``place`` would put the class now; NOWHERE if it does not fit. Takes nothing."""
-    if c[PIECES] > 0:
+    return fitting_by(hw, hw.scores, c, types, scratch)
+
+
+@compiled
+def fitting_by(hw: Hardware, scores: Scores | None, c: I64, types: int, scratch: Entries) -> int:
+    """Do what ``fitting_type`` does, by score or by the rules of ``consolidate``."""
+    if scores is not None and c[MODE] == ON_ONE_NODE:
+        node = scored_node(hw, scores, c, types & c[TYPES])
+        return hw.groups[hw.group[node], TYPE] if node != NOWHERE else NOWHERE
+    if c[PIECES] > 0 or scores is not None:
         stop = place(hw, c, types, scratch, ZERO)
         if stop == NOWHERE:
             return NOWHERE
