@@ -6,12 +6,21 @@ import re
 from collections.abc import Collection
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import polars as pl
 import typer
 
 from analysis.cli.app import JsonOption, app, progress, say, show_table, split_names, write_json
+from analysis.cli.replay_output import (
+    MARKER,
+    RECORDED,
+    agreement,
+    compared_with_log,
+    in_hours,
+    rejected_note,
+    write_replays,
+)
 from analysis.errors import UsageError
 
 if TYPE_CHECKING:
@@ -27,10 +36,6 @@ ClusterOption = Annotated[
     ),
 ]
 NoVcOption = Annotated[bool, typer.Option("--no-vc", help="Ignore virtual clusters: one queue, all nodes.")]
-SHOWN = ("mean_jct_s", "mean_queueing_delay_s", "p95_queueing_delay_s", "max_queue_length", "makespan_s")
-MARKER = "metrics.json"
-#: The log's own schedule, beside the policies.
-RECORDED = "recorded"
 
 
 @app.command()
@@ -62,40 +67,24 @@ def replay(
     trace = Trace.read(trace_folder)
     site = choose_cluster(trace, cluster)
     jobs, columns, notes = _with_predictions(trace, split_names(predictor, option="--predictor"))
-    combos = [(p, name, place) for p in policies if p != RECORDED for name in columns for place in placements]
+    chosen = [(p, name, place) for p in policies for name in columns for place in placements]
     results: dict[str, ReplayResult] = {}
-    if RECORDED in policies:
-        results[RECORDED] = recorded(jobs, cluster=site, attempts=trace.attempts)
-    with progress("replaying", total=len(combos)) as step:
-        for one_policy, name, place in combos:
+    with progress("replaying", total=len(chosen)) as step:
+        for one_policy, name, place in chosen:
             label = one_policy if len(columns) * len(placements) == 1 else f"{one_policy}__{name}__{place}"
-            results[label] = run(
-                jobs,
-                cluster=site,
-                policy=one_policy,
-                predicted=columns[name],
-                placement=place,
-                use_vcs=not no_vc,
-            )
+            if one_policy == RECORDED:
+                results[RECORDED] = recorded(jobs, cluster=site, attempts=trace.attempts)
+            else:
+                how: dict[str, Any] = {"policy": one_policy, "predicted": columns[name], "placement": place}
+                results[label] = run(jobs, cluster=site, use_vcs=not no_vc, **how)
             step(label)
     rows = [{"schedule": label, **result.metrics()} for label, result in results.items()]
-    table = _fidelity(jobs, results)
-
-    def fill(folder: Path) -> None:
-        (folder / "schedules").mkdir()
-        for label, result in results.items():
-            result.schedule.write_parquet(folder / "schedules" / f"{label}.parquet")
-        metrics = pl.DataFrame(rows, infer_schema_length=None)
-        metrics.write_parquet(folder / "metrics.parquet")
-        metrics.write_csv(folder / "metrics.csv")
-        write_json(rows, folder / MARKER)
-        _write_fidelity(table, folder)
-
-    write_folder(output, fill, marker=MARKER)
-    show_table([_shown(row) for row in rows], json_to=json_to)
-    show_table(_agreement(table), json_to=json_to)
+    table = compared_with_log(jobs, results)
+    write_folder(output, lambda folder: write_replays(folder, rows, results, table), marker=MARKER)
+    show_table([in_hours(row) for row in rows], json_to=json_to)
+    show_table(agreement(table), json_to=json_to)
     notes += _oracle_note(policies, columns)
-    notes += [note for result in results.values() for note in (*result.notes, *_rejected(result))]
+    notes += [note for result in results.values() for note in (*result.notes, *rejected_note(result))]
     for note in dict.fromkeys(notes):
         say(f"note: {note}", json_to=json_to)
     write_json(rows, json_to)
@@ -120,36 +109,6 @@ def choose_cluster(trace: Trace, text: str | None) -> Cluster:
         msg = f"--cluster {text!r}: neither a file nor NODESxGPUS[:TYPE]; give e.g. cluster.toml or 52x8:V100."
         raise UsageError(msg)
     return Cluster.from_toml(Path(text))
-
-
-def _fidelity(jobs: pl.DataFrame, results: dict[str, ReplayResult]) -> pl.DataFrame | None:
-    """Recorded against simulated waits, where the log says when jobs started and anything was simulated."""
-    from analysis.replay.fidelity import fidelity, recorded_waits
-
-    simulated = {label: result for label, result in results.items() if label != RECORDED}
-    return fidelity(jobs, simulated) if simulated and recorded_waits(jobs).height else None
-
-
-def _write_fidelity(table: pl.DataFrame | None, folder: Path) -> None:
-    if table is None:
-        return
-    from analysis.plots import write_figures
-
-    table.write_parquet(folder / "fidelity.parquet")
-    table.write_csv(folder / "fidelity.csv")
-    (folder / "figures").mkdir()
-    write_figures({"fidelity": table}, folder / "figures", names=["fidelity"])
-
-
-def _agreement(table: pl.DataFrame | None) -> list[dict[str, Any]]:
-    """How like the log each schedule is, over all jobs."""
-    if table is None:
-        return []
-    names = {"policy": "schedule", "num_jobs": "num_jobs", "mean_ratio": "mean_wait_over_recorded"}
-    names |= {name: name for name in ("rank_correlation", "within_2x_share")}
-    return (
-        table.filter(pl.col("group") == "all").select(pl.col(old).alias(new) for old, new in names.items()).to_dicts()
-    )
 
 
 def _known(text: str, registry: Collection[str], *, kind: str, option: str) -> list[str]:
@@ -212,26 +171,3 @@ def _oracle_note(policies: list[str], columns: dict[str, str | None]) -> list[st
         f"Under the oracle ({', '.join(knowing)}) every true duration is known beforehand, as for no real scheduler: "
         "a reference, not a forecast. Give models with --predictor."
     ]
-
-
-def _rejected(result: ReplayResult) -> list[str]:
-    """Say why jobs were not replayed."""
-    refused = result.schedule.filter(pl.col("state") == "rejected")
-    if not refused.height:
-        return []
-    reasons = refused.group_by("reason").len().sort("len", "reason", descending=[True, False])
-    text = ", ".join(f"{reason} {count:,}" for reason, count in reasons.iter_rows())
-    return [f"{refused.height:,} of {result.schedule.height:,} GPU jobs were not replayed and are in no mean: {text}."]
-
-
-def _shown(row: dict[str, Any]) -> dict[str, Any]:
-    """The columns of a metrics row that fit a terminal, in hours."""
-    shown = {"schedule": row["schedule"]}
-    shown |= {name: row[name] for name in ("num_finished", "num_unfinished", "num_rejected")}
-    for name in SHOWN:
-        value = row[name]
-        if name.endswith("_s"):
-            shown[f"{name.removesuffix('_s')}_h"] = None if value is None else value / 3600
-        else:
-            shown[name] = value
-    return shown
