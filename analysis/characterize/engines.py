@@ -142,6 +142,8 @@ def _collect_polars(jobs: pl.LazyFrame, request: Request) -> Collected:
         counted = request.count(prepared, facts)
         del prepared
         return facts, request.merge([counted])
+    # Half as large: what has been merged needs room beside the part.
+    parts = cut(jobs, BATCH_JOBS // 2)
     facts = Facts.merge([request.facts(part) for part in parts])
     frames = (request.prepared(part, num_jobs=facts.num_jobs) for part in parts)
     return facts, request.merge(request.count(frame, facts) for frame in frames)
