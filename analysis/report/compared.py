@@ -22,7 +22,8 @@ COMPARISON: Final = "published_comparison"
 DEFINITION: Final = (
     "Figures of GPU jobs. The logs given stand first; the others are what their authors publish, or what was counted "
     "in the files that they published (certainty: computed), or was read in someone else's account (secondary). Failed "
-    "holds timeouts and failed nodes. Authors leave out different jobs, so differences of a few percent say nothing."
+    "holds timeouts and failed nodes. Device utilization is the mean of the samples in AcmeTrace's utilization files. "
+    "Authors leave out different jobs, so differences of a few percent say nothing."
 )
 #: What a page has room for; the CSV has more.
 SHOWN: Final = (
