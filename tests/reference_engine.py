@@ -26,6 +26,8 @@ class Run(NamedTuple):
     end: int
     nodes: tuple[str, ...]
     gpu_type: str | None
+    stops: int = 0
+    wasted: int = 0  # milli-GPUs times microseconds
 
 
 class Outcome(NamedTuple):
@@ -101,8 +103,9 @@ class Engine:
     rejected: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.trait, key = ORDERS[self.policy]
-        self.key = functools.partial(key, **self.options)
+        if self.policy in ORDERS:
+            self.trait, key = ORDERS[self.policy]
+            self.key = functools.partial(key, **self.options)
         self.rooms: Rooms = [[GPU] * node.num_gpus for node in self.nodes]
         has_vcs = any(node.vc is not None for node in self.nodes)
         by_vc: dict[str | None, list[int]] = {}
@@ -331,6 +334,12 @@ def beside(rooms: Rooms, later: Rooms, reserved: Grant) -> Rooms:
     return seen
 
 
+def preemptive() -> type[Engine]:
+    from tests.reference_preemption import PreemptiveEngine  # it builds on this file
+
+    return PreemptiveEngine
+
+
 def reference_replay(
     jobs: Iterable[Job],
     nodes: Iterable[Node],
@@ -345,7 +354,7 @@ def reference_replay(
     jobs, nodes = list(jobs), list(nodes)
     ranked = sorted(zip(jobs, in_order([j.job_id for j in jobs]), strict=True), key=lambda r: (r[0].submit, r[1]))
     placed = sorted(zip(nodes, in_order([n.node_id for n in nodes]), strict=True), key=lambda r: r[1])
-    engine = Engine(
+    engine = (Engine if policy in ORDERS else preemptive())(
         [job for job, _ in ranked],
         [node for node, _ in placed],
         policy,

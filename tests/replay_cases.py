@@ -240,7 +240,14 @@ def outcome(result: replaying.ReplayResult) -> Outcome:
         start=pl.col("start_time").dt.epoch("us"), end=pl.col("end_time").dt.epoch("us")
     ).rows(named=True)
     runs = {
-        row["job_id"]: Run(row["start"], row["end"], tuple(row["nodes"]), row["gpu_type"])
+        row["job_id"]: Run(
+            row["start"],
+            row["end"],
+            tuple(row["nodes"]),
+            row["gpu_type"],
+            row["num_preemptions"],
+            round(row["wasted_gpu_s"] * 1e9),
+        )
         for row in rows
         if row["state"] == "finished"
     }

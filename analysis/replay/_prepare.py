@@ -25,6 +25,7 @@ NO_REASON: Final = -1
 #: Types of a class are bits of one word.
 MOST_TYPES: Final = 62
 I8 = npt.NDArray[np.int8]
+Ratios = list[npt.NDArray[np.float64] | float]
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,8 @@ class Prepared:
         Microseconds; the latter two with a column per distinct speed.
     column : int64 array
         Speed column of each GPU type.
+    ratios : list of float, or of float64 arrays with one value per job
+        Run time over the run time in the log, on each distinct speed.
     predicted_log : int64 array
         Predicted microseconds on the hardware of the log.
     job_class, classes : int64 arrays
@@ -57,6 +60,7 @@ class Prepared:
     predicted: I64
     predicted_log: I64
     column: I64
+    ratios: Ratios
     job_class: I64
     classes: I64
     first_entry: I64
@@ -140,6 +144,7 @@ def prepare(
         predicted=run if predicted is None else _on_types(predicted_log, ratios),
         predicted_log=predicted_log,
         column=column,
+        ratios=ratios,
         job_class=job_class,
         classes=classes,
         first_entry=np.concatenate([[0], np.cumsum(most_entries[job_class])]).astype(np.int64),
@@ -280,9 +285,7 @@ def _try_empty(hw: Hardware, classes: I64, scratch: Entries, fits: npt.NDArray[n
                 release(hw, scratch, ZERO, stop)
 
 
-def _speed_ratios(
-    taken: pl.DataFrame, site: Site, cluster: Cluster, notes: list[str]
-) -> tuple[list[npt.NDArray[np.float64] | float], I64]:
+def _speed_ratios(taken: pl.DataFrame, site: Site, cluster: Cluster, notes: list[str]) -> tuple[Ratios, I64]:
     """Run time on each distinct speed over the run time in the log, and the speed column of each type."""
     named = sorted({name for name in site.gpu_types if name is not None})
     if not named:
@@ -304,7 +307,7 @@ def _speed_ratios(
     return [1.0 if value is None else log_speed / value for value in distinct], np.array(column, dtype=np.int64)
 
 
-def _on_types(base: I64, ratios: list[npt.NDArray[np.float64] | float]) -> I64:
+def _on_types(base: I64, ratios: Ratios) -> I64:
     """Microseconds at each speed, nearest, half to even."""
     if len(ratios) == 1 and np.all(np.asarray(ratios[0]) == 1.0):
         return base.reshape(-1, 1)

@@ -5,23 +5,22 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import polars as pl
-import pyarrow as pa
 
 from analysis.errors import UnknownNameError
 from analysis.frames import jobs_to_polars
-from analysis.replay import _loop, _state
+from analysis.replay import _loop, _preempt, _state
 from analysis.replay._backfill import make_backfill
-from analysis.replay._bits import I64
-from analysis.replay._hardware import COUNT, SIZE, TYPE, Entries, list_nodes
+from analysis.replay._hardware import COUNT, SIZE, TYPE, Entries
 from analysis.replay._jobs import US, check_predicted
+from analysis.replay._moving import Preemption, make_moving
 from analysis.replay._order import make_queues
-from analysis.replay._prepare import EXCEEDS_CAPACITY, NO_REASON, REASONS, Prepared, prepare
+from analysis.replay._prepare import EXCEEDS_CAPACITY, Prepared, prepare
 from analysis.replay._queues import Ends
+from analysis.replay._schedule import Stops, job_table, make_schedule
 from analysis.replay.cluster import Cluster
 from analysis.replay.placement import PLACEMENTS
-from analysis.replay.policies import POLICIES, Policy
-from analysis.replay.result import SCHEDULE, STATES, ReplayResult
+from analysis.replay.policies import POLICIES, MovingKey, Policy
+from analysis.replay.result import ReplayResult
 
 __all__ = ["replay"]
 
@@ -87,6 +86,7 @@ def replay(
     --------
     Four GPUs; a takes 2 of them until 10 s, b needs all, c would have fitted beside a but waits its turn.
 
+    >>> import polars as pl
     >>> from datetime import datetime
     >>> t = datetime(2024, 1, 1)
     >>> jobs = pl.DataFrame(
@@ -103,7 +103,7 @@ def replay(
     check_predicted(jobs, predicted)
     columns = sorted(chosen.needs - {"predicted_duration_s"} - (chosen.optional.keys() - set(jobs.columns)))
     prepared = prepare(jobs, cluster=cluster, predicted=predicted, use_vcs=use_vcs, columns=columns)
-    log = run_loop(chosen, prepared)
+    log, stops = run_loop(chosen, prepared)
     counts: dict[str, float | int | None] = {
         "max_queue_length": int(log.counters[_state.MOST_WAITING]),
         "offered_load": _offered_load(prepared, cluster),
@@ -111,13 +111,13 @@ def replay(
         "num_censored": int((prepared.reason > EXCEEDS_CAPACITY).sum()),
     }
     return ReplayResult(
-        schedule=_schedule(prepared, log),
+        schedule=make_schedule(prepared, log, stops),
         policy=chosen.name,
         placement=placement,
         predicted=predicted,
         cluster=cluster,
         notes=tuple(prepared.notes),
-        jobs=prepared.jobs.select("submit_time", "num_gpus", "duration_s"),
+        jobs=job_table(prepared, stops),
         counts=counts,
     )
 
@@ -131,13 +131,39 @@ def _chosen(policy: str | Policy) -> Policy:
     return POLICIES[policy]
 
 
-def run_loop(policy: Policy, prepared: Prepared) -> _state.Log:
-    """Run the compiled event loop over prepared arrays and return what happened."""
+def run_loop(policy: Policy, prepared: Prepared) -> tuple[_state.Log, Stops | None]:
+    """Run the compiled event loop over prepared arrays and return what happened, and what preemption did."""
+    log = _empty_log(prepared)
+    work = _state.Work(
+        submit=prepared.submit,
+        job_class=prepared.job_class,
+        run=prepared.run,
+        column=prepared.column,
+        classes=prepared.classes,
+        first_entry=prepared.first_entry,
+    )
+    if isinstance(policy.rule, MovingKey):
+        moving = make_moving(policy, policy.rule, prepared)
+        if len(prepared.accepted):
+            _preempt.run(Preemption(prepared.hw, work, log, moving))
+        wasted = moving.wasted * moving.milli[prepared.job_class]
+        return log, Stops(moving.stops, wasted, moving.held, moving.early)
+    if len(prepared.accepted) == 0:
+        return log, None
+    queues = make_queues(policy, prepared)
+    ends = Ends(np.empty_like(log.start), np.empty_like(log.start))
+    state = _state.State(prepared.hw, work, queues, ends, log)
+    backfill = make_backfill(prepared, queues) if policy.trait == "easy" else None
+    _loop.run(state, backfill)
+    return log, None
+
+
+def _empty_log(prepared: Prepared) -> _state.Log:
     n = len(prepared.accepted)
     num_entries = int(prepared.first_entry[-1])
     most = int(np.diff(prepared.first_entry).max(initial=0)) + 1
     num_queues = len(prepared.classes) * len(prepared.gpu_types) + prepared.num_vcs
-    log = _state.Log(
+    return _state.Log(
         start=np.full(n, -1, dtype=np.int64),
         end=np.full(n, -1, dtype=np.int64),
         stop_entry=prepared.first_entry[:-1].copy(),
@@ -151,22 +177,6 @@ def run_loop(policy: Policy, prepared: Prepared) -> _state.Log:
         where=np.empty(num_queues, dtype=np.int64),
         beside=np.empty(num_queues, dtype=np.int64),
     )
-    if n == 0:
-        return log
-    work = _state.Work(
-        submit=prepared.submit,
-        job_class=prepared.job_class,
-        run=prepared.run,
-        column=prepared.column,
-        classes=prepared.classes,
-        first_entry=prepared.first_entry,
-    )
-    queues = make_queues(policy, prepared)
-    ends = Ends(np.empty(n, dtype=np.int64), np.empty(n, dtype=np.int64))
-    state = _state.State(prepared.hw, work, queues, ends, log)
-    backfill = make_backfill(prepared, queues) if policy.trait == "easy" else None
-    _loop.run(state, backfill)
-    return log
 
 
 def _offered_load(prepared: Prepared, cluster: Cluster) -> float | None:
@@ -182,53 +192,3 @@ def _offered_load(prepared: Prepared, cluster: Cluster) -> float | None:
     work = float((gpus * prepared.run[:, k]).sum()) / US * speed[0]
     capacity = float((hw.groups[:, SIZE] * hw.groups[:, COUNT] * speed).sum())
     return work / (capacity * window) if window > 0 else None
-
-
-def _schedule(prepared: Prepared, log: _state.Log) -> pl.DataFrame:
-    accepted, height = prepared.accepted, prepared.jobs.height
-    started = np.zeros(height, dtype=bool)
-    started[accepted] = log.start >= 0
-    first = prepared.jobs["submit_time"].to_physical().min()
-    state = np.where(started, 0, 2)
-    nodes, gpu_type = _places(prepared, log, height)
-    known = pl.Series([*REASONS, None], dtype=pl.String)
-    columns = {"job_id": prepared.jobs["job_id"]}
-    for name, values in (("start", log.start), ("end", log.end)):
-        time = pl.Series(_spread(values, accepted, height)).set(~pl.Series(started), None)
-        columns[f"{name}_time"] = (time + (first or 0)).cast(SCHEDULE[f"{name}_time"])
-        columns[f"{name}_s"] = time / US
-    reason = known.gather(np.where(prepared.reason == NO_REASON, len(REASONS), prepared.reason))
-    table = pl.DataFrame(columns).with_columns(
-        nodes=nodes,
-        gpu_type=gpu_type,
-        num_preemptions=pl.lit(0, dtype=pl.Int64),
-        wasted_gpu_s=pl.lit(0.0),
-        state=pl.Series(STATES, dtype=pl.Enum(STATES)).gather(state),
-        reason=reason,
-    )
-    return table.select(pl.col(name).cast(dtype) for name, dtype in SCHEDULE.items())
-
-
-def _spread(values: I64, accepted: I64, height: int) -> I64:
-    if len(accepted) == height:
-        return values
-    full = np.full(height, -1, dtype=np.int64)
-    full[accepted] = values
-    return full
-
-
-def _places(prepared: Prepared, log: _state.Log, height: int) -> tuple[pl.Series, pl.Series]:
-    """Node ids, in their order and each once, and GPU type of every job."""
-    hw, first = prepared.hw, prepared.first_entry[:-1]
-    length = np.zeros(len(first), dtype=np.int64)
-    node = np.empty(len(log.held.item), dtype=np.int64)
-    node = node[: list_nodes(hw, log.held, first, log.stop_entry, node, length)]
-    lengths = np.zeros(height, dtype=np.int64)
-    lengths[prepared.accepted] = length
-    offsets = np.concatenate([[0], np.cumsum(lengths)])
-    ids = prepared.node_ids.to_arrow().take(pa.array(node))
-    lists = pa.LargeListArray.from_arrays(pa.array(offsets), ids, mask=pa.array(lengths == 0))
-    types = np.full(height, len(prepared.gpu_types), dtype=np.int64)
-    types[lengths > 0] = hw.groups[hw.group[node[offsets[:-1][lengths > 0]]], TYPE]
-    names = pl.Series([*prepared.gpu_types, None], dtype=pl.String)
-    return pl.Series(lists, dtype=pl.List(pl.String)), names.gather(types)

@@ -49,7 +49,8 @@ class ReplayResult:
     notes : tuple of str
         What was assumed, in sentences; the cluster's notes first.
     jobs : DataFrame, one row per row of ``schedule``
-        submit_time, num_gpus, duration_s (of the log).
+        submit_time, num_gpus, duration_s (of the log); where the policy preempts also run_s: time that the job held its
+        GPUs, over all its starts, and early_run_s: the part of it until the last submission.
     counts : dict of str to int or float or None
         What only the event loop saw: max_queue_length; and num_cpu_jobs_left_out, num_censored, offered_load.
     """
@@ -69,16 +70,18 @@ class ReplayResult:
         Returns
         -------
         DataFrame, one row per finished job
-            job_id, num_gpus, submit_time, start_time, end_time, duration_s (in the log), run_s (in the replay), jct_s,
-            queueing_delay_s, bounded_slowdown (JCT over the log's duration, so that it means the same on any hardware).
+            job_id, num_gpus, submit_time, start_time (the first), end_time, duration_s (in the log), run_s (in the
+            replay: time with GPUs), jct_s, queueing_delay_s (until the first start),
+            bounded_slowdown (JCT over the log's duration, so that it means the same on any hardware).
         """
         done = pl.concat(
             [self.schedule.select("job_id", "start_time", "end_time", "state"), self.jobs], how="horizontal"
         )
+        run_s = pl.col("run_s") if "run_s" in self.jobs.columns else m.span_s().alias("run_s")
         return (
             done.filter(pl.col("state") == "finished")
-            .drop("state")
-            .with_columns(m.jct_s(), m.queueing_delay_s(), m.span_s().alias("run_s"))
+            .drop("state", "early_run_s", strict=False)
+            .with_columns(m.jct_s(), m.queueing_delay_s(), run_s)
             .with_columns(m.bounded_slowdown())
         )
 
@@ -92,8 +95,8 @@ class ReplayResult:
             num_rejected; mean, p50, p95, p99 and max (as ``mean_jct_s`` …; quantiles interpolate linearly) of jct_s,
             queueing_delay_s and bounded_slowdown over the finished jobs; makespan_s; gpu_allocation: GPU-seconds used
             over capacity times makespan; gpu_allocation_steady: the same from the first to the last submission, without
-            the drain; num_preemptions, wasted_gpu_s; max_queue_length: most jobs waiting after a pass; offered_load:
-            GPU-seconds submitted, at reference speed, over what the cluster could do from the first to the last
+            the drain; num_preemptions; num_starts; wasted_gpu_s; max_queue_length: most jobs waiting after a pass;
+            offered_load: GPU-seconds submitted, at reference speed, over what the cluster could do from first to last
             submission; num_cpu_jobs_left_out; num_censored: jobs that ran for a lower bound. Null where nothing is
             there to count, as the means when no job finished.
         """
@@ -111,32 +114,35 @@ class ReplayResult:
             row |= _summary(done[name], name)
         makespan = done.select(m.makespan_s()).item() if done.height else None
         row["makespan_s"] = makespan
-        row["gpu_allocation"] = _allocation(done, self.cluster.num_gpus, until=done["end_time"].max())
-        row["gpu_allocation_steady"] = _allocation(done, self.cluster.num_gpus, until=self.jobs["submit_time"].max())
-        row["num_preemptions"] = int(self.schedule["num_preemptions"].sum())
+        row["gpu_allocation"] = self._allocation(done, done["run_s"], until=done["end_time"].max())
+        last = self.jobs["submit_time"].max()
+        row["gpu_allocation_steady"] = self._allocation(done, self._until(done, last), until=last)
+        num_preemptions = int(self.schedule["num_preemptions"].sum())
+        row["num_preemptions"] = num_preemptions
+        row["num_starts"] = self.schedule.height - self.schedule["start_time"].null_count() + num_preemptions
         row["wasted_gpu_s"] = float(self.schedule["wasted_gpu_s"].sum())
         return row | self.counts
+
+    def _until(self, done: pl.DataFrame, last: Any) -> pl.Series:
+        """Time that each finished job held its GPUs until an instant, the last submission."""
+        if "early_run_s" in self.jobs.columns:
+            return self.jobs["early_run_s"].filter(self.schedule["state"] == "finished")
+        span = _seconds(pl.col("end_time").clip(upper_bound=last) - pl.col("start_time"))
+        return done.select(span.clip(lower_bound=0).alias("run_s"))["run_s"]
+
+    def _allocation(self, done: pl.DataFrame, run_s: pl.Series, *, until: Any) -> float | None:
+        if not done.height or until is None:
+            return None
+        first = done["submit_time"].min()
+        window = done.select(_seconds(pl.lit(until) - pl.lit(first)).first()).item()
+        used = (done["num_gpus"] * run_s).sum()
+        return float(used / (self.cluster.num_gpus * window)) if window > 0 else None
 
 
 def _summary(values: pl.Series, name: str) -> dict[str, float | None]:
     quantiles = {key: values.quantile(q, interpolation="linear") for key, q in QUANTILES.items()}
     found = {"mean": values.mean(), **quantiles, "max": values.max()}
     return {f"{key}_{name}": None if value is None else float(value) for key, value in found.items()}  # type: ignore[arg-type]
-
-
-def _allocation(done: pl.DataFrame, num_gpus: int, *, until: Any) -> float | None:
-    if not done.height or until is None:
-        return None
-    first = done["submit_time"].min()
-    inside = done.select(
-        used=(
-            pl.col("num_gpus")
-            * _seconds(pl.col("end_time").clip(upper_bound=until) - pl.col("start_time")).clip(lower_bound=0)
-        ).sum(),
-        window=_seconds(pl.lit(until) - pl.lit(first)).first(),
-    ).row(0)
-    used, window = inside
-    return float(used / (num_gpus * window)) if window > 0 else None
 
 
 def _seconds(span: pl.Expr) -> pl.Expr:

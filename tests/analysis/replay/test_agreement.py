@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
@@ -11,14 +13,15 @@ from hypothesis import given
 
 from analysis.loaders import load
 from analysis.replay import POLICIES, Cluster
-from tests import reference_engine
+from tests import reference_engine, reference_preemption
 from tests.replay_cases import PREDICTED, Case, assert_agreement, cases, crowd, engine_of, reference_of, small
 
+PREEMPTIVE = [name for name, chosen in POLICIES.items() if chosen.preempts]
 PHILLY = "philly/philly_jobs.csv.gz"
 
 
 def test_the_reference_knows_every_policy():
-    assert set(reference_engine.ORDERS) == set(POLICIES)
+    assert set(reference_engine.ORDERS) | set(reference_preemption.MOVES) == set(POLICIES)
 
 
 @pytest.mark.parametrize("predicted", [None, PREDICTED], ids=["true", "predicted"])
@@ -52,7 +55,48 @@ def test_age_against_size_and_priority(policy: str, seeds: range):
         assert_agreement(crowd(seed), policy=policy, options=worth)
 
 
-@pytest.mark.parametrize("policy", [name for name, chosen in POLICIES.items() if chosen.trait == "skip"])
+def options_of(policy: str, seed: int) -> dict[str, Any]:
+    """Thresholds, slices and costs of the size of a crowd's jobs; every second time preemption costs nothing."""
+    rng = random.Random(seed)
+    levels = tuple(sorted(rng.sample([1.0, 2.0, 3.0, 5.0, 8.0, 10.0, 20.0], rng.randint(1, 4))))
+    by_size = ((1, 1.0), (4, 2.0), (1e9, 3.0))
+    options: dict[str, Any] = {}
+    if seed % 2:
+        options["restart_cost_s"] = rng.choice([0.0, 1.0, 2.5, by_size])
+        options["checkpoint_overhead_s"] = rng.choice([0.0, 0.5, 1.0, by_size])
+    if policy == "time_slicing":
+        return options | {"quantum_s": rng.choice([6.5, 8.0] if options else [0.7, 1.0, 2.0, 5.0])}
+    if seed % 4 == 1:
+        options["min_run_s"] = rng.choice([1.0, 3.0, 5.5])
+    if policy == "gittins" and seed % 3:
+        options["service_gpu_s"] = tuple(rng.choice([1.0, 2.0, 5.0, 7.0, 40.0]) for _ in range(9))
+    return options if policy.startswith("srtf") else options | {"thresholds_gpu_s": levels}
+
+
+@pytest.mark.parametrize("seeds", [range(0, 40, 2), range(1, 40, 2)], ids=["free", "costly"])
+@pytest.mark.parametrize("policy", PREEMPTIVE)
+def test_preemption_in_long_queues(policy: str, seeds: range):
+    """Also how often each job was stopped, and the GPU time that this cost it."""
+    stops = 0
+    for seed in seeds:
+        options = options_of(policy, seed)
+        case = crowd(seed)
+        assert_agreement(case, policy=policy, options=options, predicted=PREDICTED if seed % 4 < 3 else None)
+        stops += sum(run.stops for run in engine_of(case, policy=policy, options=options).runs.values())
+    assert stops > 50
+
+
+@pytest.mark.parametrize("policy", [name for name in PREEMPTIVE if POLICIES[name].trait == "skip"])
+def test_a_kind_that_found_no_room_finds_none_later_in_the_pass(policy: str):
+    """The compiled engine passes over it; the reference says the same when it tries every job again."""
+    for seed in range(20):
+        told = {"policy": policy, "options": options_of(policy, seed), "predicted": PREDICTED}
+        assert reference_of(crowd(seed), **told) == reference_of(crowd(seed), **told, one_by_one=True)
+
+
+@pytest.mark.parametrize(
+    "policy", [name for name, chosen in POLICIES.items() if chosen.trait == "skip" and not chosen.preempts]
+)
 @small
 @given(case=cases(min_jobs=8, has_fractions=True))
 def test_passing_over_equal_jobs_is_no_shortcut(policy: str, case: Case):
@@ -87,6 +131,12 @@ def test_philly_whole_by_prediction(philly: Case):
 @pytest.mark.parametrize("predicted", [None, PREDICTED], ids=["true", "predicted"])
 def test_philly_easy(philly: Case, predicted: str | None):
     assert_agreement(Case(philly.jobs.head(8_000), philly.cluster), policy="easy", predicted=predicted)
+
+
+@pytest.mark.full_trace
+@pytest.mark.parametrize("policy", ["srtf", "srtf_skip", "las", "tiresias"])
+def test_philly_preemption(philly: Case, policy: str):
+    assert_agreement(Case(philly.jobs.head(4_000), philly.cluster), policy=policy)
 
 
 @pytest.mark.full_trace

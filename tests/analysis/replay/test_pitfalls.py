@@ -69,7 +69,7 @@ def test_c65_end_and_start_at_the_same_instant(policy: str):
 
 @every_policy
 def test_c66_a_job_that_cannot_use_a_type_waits(policy: str):
-    rows = [ask("busy", 1, 30, allowed_gpu_types=["V100"]), ask("picky", 1, 5, at=1, allowed_gpu_types=["V100"])]
+    rows = [ask("busy", 1, 30, allowed_gpu_types=["V100"]), ask("picky", 1, 50, at=1, allowed_gpu_types=["V100"])]
     result = replay(make_jobs(rows), cluster=gpus(1, 1, types=["K80", "V100"]), policy=policy)
     assert column(result, "start_s") == {"busy": 0, "picky": 30}
     assert column(result, "gpu_type") == {"busy": "V100", "picky": "V100"}
@@ -93,6 +93,37 @@ def test_c66_an_unmeasured_type_is_named(policy: str):
     result = replay(make_jobs([ask("a", 1, 10)]), cluster=gpus(1, types=["Abacus9"]), policy=policy)
     assert column(result, "end_s") == {"a": 10}
     assert any("Abacus9" in note for note in result.notes)
+
+
+@pytest.mark.parametrize("policy", ["srtf", "srtf_skip"])
+@pytest.mark.parametrize("num_tasks", [2, 4], ids=["whole", "halves"])
+def test_c68_nothing_leaks_when_jobs_are_swapped(policy: str, num_tasks: int):
+    """Each newcomer is shorter than what the last one has left; at last somebody needs both GPUs.
+
+    One character is a second:      aaaaaaaaaabbbbbccbbbaaaaaaaaaadddd...
+    """
+    rows = [ask("a", 2, 20), ask("b", 2, 8, at=10), ask("c", 2, 2, at=15), ask("d", 2, 100, at=16)]
+    jobs = make_jobs([row | {"num_tasks": num_tasks} for row in rows])
+    result = replay(jobs, cluster=gpus(1, 1), policy=policy)
+    assert column(result, "num_preemptions")["a"] == 1
+    assert column(result, "end_s")["c"] == 17
+    assert column(result, "end_s")["b"] == 20
+    assert column(result, "end_s")["a"] == 30
+    assert column(result, "start_s")["d"] == 30
+    held = result.job_metrics()
+    assert held["run_s"].to_list() == held["duration_s"].to_list()
+
+
+@pytest.mark.parametrize("policy", ["srtf", "las"])
+def test_c68_a_victim_whose_gpus_are_not_needed_is_not_stopped(policy: str):
+    """y, the last in the order, runs on n0 of one GPU; z needs two, and only with b on n1 gone, too, does it fit."""
+    options = {"thresholds_gpu_s": (9.9,)} if policy == "las" else {}
+    rows = [ask("b", 2, 60), ask("y", 1, 90), ask("z", 2, 4, at=10)]
+    chosen = POLICIES[policy].using(**options)
+    result = replay(make_jobs(rows), cluster=gpus(1, 2), policy=chosen)
+    assert column(result, "num_preemptions") == {"b": 1, "y": 0, "z": 0}
+    assert column(result, "start_s")["z"] == 10
+    assert column(result, "nodes")["z"] == ["n1"]
 
 
 @every_policy
@@ -169,7 +200,7 @@ def test_c74_a_gang_starts_whole_or_not_at_all(policy: str):
 @every_policy
 def test_c74_two_gangs_do_not_deadlock(policy: str):
     """12 and 12 of 16 GPUs: the second one holds nothing of the 4 that are left, and they go to who may have them."""
-    blocked = {"fifo", "sjf", "ljf", "edf", "multifactor"}  # elsewhere s is the head, or may pass
+    blocked = {"fifo", "sjf", "ljf", "edf", "multifactor", "srtf", "las"}  # elsewhere s is the head, or may pass
     jobs = make_jobs([ask("g1", 12, 10), ask("g2", 12, 10), ask("s", 4, 10, at=1)])
     result = replay(jobs, cluster=gpus(8, 8), policy=policy)
     assert column(result, "start_s") == {"g1": 0, "g2": 10, "s": 10 if policy in blocked else 1}
@@ -179,9 +210,9 @@ def test_c74_two_gangs_do_not_deadlock(policy: str):
 @every_policy
 def test_c75_free_in_sum_but_not_on_one_node(policy: str):
     held = [ask("a", 3, 50), ask("b", 3, 50)]
-    one = make_jobs([*held, ask("x", 2, 5, at=1, is_single_node=True)])
+    one = make_jobs([*held, ask("x", 2, 60, at=1, is_single_node=True)])
     assert column(replay(one, cluster=gpus(4, 4), policy=policy), "start_s")["x"] == 50
-    spread = make_jobs([*held, ask("x", 2, 5, at=1, is_single_node=False)])
+    spread = make_jobs([*held, ask("x", 2, 60, at=1, is_single_node=False)])
     result = replay(spread, cluster=gpus(4, 4), policy=policy)
     assert column(result, "start_s")["x"] == 1
     assert column(result, "nodes")["x"] == ["n0", "n1"]

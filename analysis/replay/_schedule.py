@@ -1,0 +1,94 @@
+"""From what the loop wrote down to the schedule's table."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+
+from analysis.replay._bits import I64
+from analysis.replay._hardware import MILLI, TYPE, list_nodes
+from analysis.replay._jobs import US
+from analysis.replay._prepare import NO_REASON, REASONS, Prepared
+from analysis.replay._state import Log
+from analysis.replay.result import SCHEDULE, STATES
+
+
+class Stops(NamedTuple):
+    """What preemption did to every accepted job."""
+
+    stopped: I64  # how often
+    wasted: I64  # milli-GPUs times microseconds
+    held: I64  # microseconds
+    early: I64  # … of them until the last submission
+
+
+def make_schedule(prepared: Prepared, log: Log, stops: Stops | None) -> pl.DataFrame:
+    """Build the table."""
+    accepted, height = prepared.accepted, prepared.jobs.height
+    started = np.zeros(height, dtype=bool)
+    started[accepted] = log.start >= 0
+    first = prepared.jobs["submit_time"].to_physical().min()
+    state = np.where(started, 0, 2)
+    nodes, gpu_type = _places(prepared, log, height)
+    known = pl.Series([*REASONS, None], dtype=pl.String)
+    columns = {"job_id": prepared.jobs["job_id"]}
+    for name, values in (("start", log.start), ("end", log.end)):
+        time = pl.Series(spread(values, accepted, height)).set(~pl.Series(started), None)
+        columns[f"{name}_time"] = (time + (first or 0)).cast(SCHEDULE[f"{name}_time"])
+        columns[f"{name}_s"] = time / US
+    reason = known.gather(np.where(prepared.reason == NO_REASON, len(REASONS), prepared.reason))
+    count: pl.Series | pl.Expr = pl.lit(0, dtype=pl.Int64)
+    wasted: pl.Series | pl.Expr = pl.lit(0.0)
+    if stops is not None:
+        count = pl.Series(spread(stops.stopped, accepted, height, fill=0))
+        wasted = pl.Series(spread(stops.wasted, accepted, height, fill=0)) / (MILLI * US)
+    table = pl.DataFrame(columns).with_columns(
+        nodes=nodes,
+        gpu_type=gpu_type,
+        num_preemptions=count,
+        wasted_gpu_s=wasted,
+        state=pl.Series(STATES, dtype=pl.Enum(STATES)).gather(state),
+        reason=reason,
+    )
+    return table.select(pl.col(name).cast(dtype) for name, dtype in SCHEDULE.items())
+
+
+def job_table(prepared: Prepared, stops: Stops | None) -> pl.DataFrame:
+    """What a result keeps of every job beside its row in the schedule."""
+    table = prepared.jobs.select("submit_time", "num_gpus", "duration_s")
+    if stops is None:
+        return table
+    accepted, height = prepared.accepted, table.height
+    return table.with_columns(
+        run_s=pl.Series(spread(stops.held, accepted, height, fill=0)) / US,
+        early_run_s=pl.Series(spread(stops.early, accepted, height, fill=0)) / US,
+    )
+
+
+def spread(values: I64, accepted: I64, height: int, fill: int = -1) -> I64:
+    """Values of the accepted jobs as values of all."""
+    if len(accepted) == height:
+        return values
+    full = np.full(height, fill, dtype=np.int64)
+    full[accepted] = values
+    return full
+
+
+def _places(prepared: Prepared, log: Log, height: int) -> tuple[pl.Series, pl.Series]:
+    """Node ids, in their order and each once, and GPU type of every job."""
+    hw, first = prepared.hw, prepared.first_entry[:-1]
+    length = np.zeros(len(first), dtype=np.int64)
+    node = np.empty(len(log.held.item), dtype=np.int64)
+    node = node[: list_nodes(hw, log.held, first, log.stop_entry, node, length)]
+    lengths = np.zeros(height, dtype=np.int64)
+    lengths[prepared.accepted] = length
+    offsets = np.concatenate([[0], np.cumsum(lengths)])
+    ids = prepared.node_ids.to_arrow().take(pa.array(node))
+    lists = pa.LargeListArray.from_arrays(pa.array(offsets), ids, mask=pa.array(lengths == 0))
+    types = np.full(height, len(prepared.gpu_types), dtype=np.int64)
+    types[lengths > 0] = hw.groups[hw.group[node[offsets[:-1][lengths > 0]]], TYPE]
+    names = pl.Series([*prepared.gpu_types, None], dtype=pl.String)
+    return pl.Series(lists, dtype=pl.List(pl.String)), names.gather(types)
