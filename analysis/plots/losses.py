@@ -50,7 +50,7 @@ def plot_outcomes_by_size(table: pl.DataFrame, *, ax: Axes | None = None) -> Axe
     """
     ax = ax or new_axes(height_in=_height(table))
     left = np.zeros(table.height)
-    looks = (("completed", PALETTE[0], ""), ("failed", PALETTE[3], "////"), ("cancelled", PALETTE[1], "...."))
+    looks = (("completed", PALETTE[0], ""), ("failed", PALETTE[3], "////"), ("cancelled", PALETTE[1], r"\\\\"))
     for name, color, hatch in looks:
         shares = table[f"{name}_share"].fill_null(0.0).to_numpy()
         ax.barh(range(table.height), shares, left=left, color=color, hatch=hatch, edgecolor="white", lw=0, label=name)

@@ -42,7 +42,8 @@ INK: Final = "#1b1c1d"
 PALETTE: Final = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#56B4E9", "#CC79A7", "#8c8c8c")
 #: A curve differs from its neighbours by more than its colour, for print in grey.
 DASHES: Final = ("-", (0, (5, 1.5)), (0, (1.5, 1)), (0, (6, 1.5, 1, 1.5)), (0, (3, 1)), (0, (8, 2)), (0, (1, 2)))
-HATCHES: Final = ("", "////", "....", "xxxx", "----", "||||", "oo")
+#: Of lines only: dots make an SVG ten times as large.
+HATCHES: Final = ("", "////", r"\\\\", "xxxx", "----", "||||", "++++")
 #: Narrow, so that a figure is legible on a telephone without zooming and in a column of print.
 SIZE_IN: Final = (4.4, 3.1)
 #: Room for the name above a panel.
