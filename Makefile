@@ -7,10 +7,11 @@ VENV := .venv
 BIN := $(VENV)/bin
 DEMO := demo
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+PEERS := evalys accasim
 # Fits are small: more threads than this only spin.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help demo test evalys lint types format lock bench clean
+.PHONY: help demo test peers $(PEERS) lint types format lock bench clean
 
 help:
 	@echo "make demo    install hindcast into $(VENV), run the whole road on a synthetic trace, say where the report is"
@@ -18,21 +19,23 @@ help:
 	@echo "make lint    style and layering (ruff)      make types   mypy, strict"
 	@echo "make format  rewrite in the house style     make bench   speed and memory, printed, never asserted"
 	@echo "make lock    renew requirements/*.lock      make clean   remove $(VENV) and what was built"
-	@echo "make evalys  the independent tool that one test compares with, in an environment of its own"
+	@echo "make peers   the independent tools that tests compare with, in environments of their own"
 
 demo: $(VENV)/.installed
 	$(BIN)/hindcast demo -o $(DEMO)
 
-test: $(VENV)/.installed-test evalys
+test: $(VENV)/.installed-test peers
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
 
-# An independent tool that a test compares with; it needs an older pandas, hence an environment of its own.
-evalys: $(VENV)/.installed-test
-	@test $(VENV)/evalys/.installed -nt requirements/evalys.lock || { \
-	  echo "Installing evalys into $(VENV)/evalys (once) ..." && $(BIN)/python -m venv --clear $(VENV)/evalys && \
-	  $(VENV)/evalys/bin/python -m pip --disable-pip-version-check --quiet install --require-hashes \
-	    -r requirements/evalys.lock && touch $(VENV)/evalys/.installed; } || \
-	  { rm -rf $(VENV)/evalys; echo "evalys could not be installed: its test will be skipped" >&2; }
+# Independent tools that tests compare with; they need older libraries, hence an environment each.
+peers: $(PEERS)
+
+$(PEERS): $(VENV)/.installed-test
+	@test $(VENV)/$@/.installed -nt requirements/$@.lock || { \
+	  echo "Installing $@ into $(VENV)/$@ (once) ..." && $(BIN)/python -m venv --clear $(VENV)/$@ && \
+	  $(VENV)/$@/bin/python -m pip --disable-pip-version-check --quiet install --require-hashes \
+	    -r requirements/$@.lock && touch $(VENV)/$@/.installed; } || \
+	  { rm -rf $(VENV)/$@; echo "$@ could not be installed: its test will be skipped" >&2; }
 
 lint: $(VENV)/.installed-test
 	$(BIN)/ruff check .
@@ -71,8 +74,8 @@ lock:
 	$(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --quiet \
 	  --custom-compile-command "make lock" --constraint requirements/demo.lock --extra lightgbm --extra dask --group test --group check \
 	  pyproject.toml requirements/build.in -o requirements/test.lock
-	$(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --quiet \
-	  --custom-compile-command "make lock" requirements/evalys.in -o requirements/evalys.lock
+	for peer in $(PEERS); do $(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
+	  --quiet --custom-compile-command "make lock" requirements/$$peer.in -o requirements/$$peer.lock; done
 
 clean:
 	rm -rf $(VENV) $(DEMO) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .benchmarks

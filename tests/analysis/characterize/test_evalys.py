@@ -53,7 +53,7 @@ class Pair:
 def pair(request, real_data, tmp_path_factory):
     path = real_data(f"swf/{request.param}.swf.gz")
     if not PYTHON.exists():
-        pytest.skip("evalys is not installed: 'make evalys' builds its environment")
+        pytest.skip("evalys is not installed: 'make peers' builds its environment")
     return Pair(path, tmp_path_factory.mktemp(request.param))
 
 
