@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Final
 
@@ -16,6 +17,11 @@ __all__ = ["DEEPER"]
 
 #: Above this the stability index says that it is another workload, by convention.
 OTHER_WORKLOAD: Final = 0.25
+#: A tail further from a power law than this (KS distance) and than chance explains (5 % level) is not called one.
+POWER_LAW: Final = 0.05
+KS_CHANCE: Final = 1.36
+#: A variance of the hourly counts below this part of a Poisson process's is that of a timetable.
+EVEN: Final = 0.5
 GROUPS: Final = {
     "vc": "its virtual cluster",
     "vc_size": "its virtual cluster and size",
@@ -49,10 +55,10 @@ def foresight(tables: Tables) -> str | None:
     if not known.height:
         return None
     best = known.sort("between_share", descending=True).row(0, named=True)
-    text = (
-        f"Knowing of a job only {GROUPS.get(str(best['grouping']), str(best['grouping']))} explains "
-        f"{percent_text(best['between_share'])} of the variance of log durations"
-    )
+    grouping = GROUPS.get(str(best["grouping"]), str(best["grouping"]))
+    # Adjusted for the number of groups, nothing explained may come out below 0.
+    text = f"Knowing of a job only {grouping} explains {percent_text(max(best['between_share'], 0.0))}"
+    text += " of the variance of log durations"
     past = table_of(tables, "nearest_history")
     past = past.filter((pl.col("kind").cast(pl.String) == kind) & pl.col("within_2x_share").is_not_null())
     if past.height:
@@ -70,6 +76,8 @@ def tail(tables: Tables) -> str | None:
     if not row or row["tail_index"] is None:
         return None
     index = row["tail_index"]
+    if row["ks"] > max(POWER_LAW, KS_CHANCE / math.sqrt(row["num_tail_jobs"])):
+        return None
     text = f"Above {duration_text(row['threshold_s'])} durations fall off like a power law (exponent {index:.2f})"
     if index <= 1:
         return f"{text}: the longer the log, the larger their mean; a few jobs decide everything."
@@ -103,12 +111,12 @@ def bursts(tables: Tables) -> str | None:
     row = table.row(0, named=True) if table.height else None
     if not row or row["idc_1h"] is None:
         return None
-    return (
-        f"Arrivals come in bursts: the number of jobs an hour varies {number_text(row['idc_1h'])} times as much as if "
-        "they came independently."
-        if row["idc_1h"] > 2
-        else f"Arrivals are nearly independent: the number of jobs an hour varies {row['idc_1h']:.1f} times as much."
-    )
+    times = f"varies {number_text(row['idc_1h'])} times as much as if they came independently."
+    if row["idc_1h"] > 2:
+        return f"Arrivals come in bursts: the number of jobs an hour {times}"
+    if row["idc_1h"] < EVEN:
+        return f"Jobs arrive more evenly than by chance: their number an hour {times}"
+    return f"Arrivals are nearly independent: the number of jobs an hour {times}"
 
 
 def fragments(tables: Tables) -> str | None:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 
-import numpy as np
 import polars as pl
 
 from analysis.plots.style import duration_text
@@ -21,6 +20,8 @@ LEAST_COVERAGE: Final = 0.2
 #: Above this share of jobs whose end is not known, a sentence about completions says so.
 MUCH_UNKNOWN: Final = 0.02
 NOT_ENDED: Final = ("unknown", "running", "pending", "suspended")
+#: Of fewer jobs than this, nobody is "one in a hundred".
+MANY: Final = 100
 #: Of so few, the three largest say nothing.
 MOST_NAMED: Final = 5
 WEEKDAYS: Final = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
@@ -39,15 +40,16 @@ def size(tables: Tables) -> str | None:
     if row["num_users"]:
         text += f", from {plural(row['num_users'], 'user')}"
     parts = [
-        plural(row[name], word)
+        plural(row[name], *word)
         for name, word in (
-            ("num_gpu_jobs", "GPU job"),
-            ("num_cpu_jobs", "CPU job"),
-            ("num_unknown_gpus", "job of unknown size"),
+            ("num_gpu_jobs", ("GPU job",)),
+            ("num_cpu_jobs", ("CPU job",)),
+            ("num_unknown_gpus", ("job of unknown size", "jobs of unknown size")),
         )
         if row[name]
     ]
-    kinds = f": {', '.join(parts)}." if len(parts) > 1 else f", all of them {parts[0].split(' ', 1)[1]}."
+    has_kinds = len(parts) > 1 or row["num_jobs"] == 1
+    kinds = f": {', '.join(parts)}." if has_kinds else f", all of them {parts[0].split(' ', 1)[1]}."
     used = f" They used {number_text(row['gpu_hours'])} GPU-hours." if row["gpu_hours"] else ""
     return f"{text}{kinds}{used}"
 
@@ -57,29 +59,39 @@ def durations(tables: Tables) -> str | None:
     for bucket, words in (("all", "GPU jobs"), ("0", "CPU jobs")):
         row = row_of(tables["duration_quantiles"], bucket=bucket, weight="jobs")
         if row:
-            text = (
-                f"Half of the {words} run at most {duration_text(row['p50_s'])}; the mean is "
-                f"{duration_text(row['mean_s'])}, and one in a hundred runs longer than {duration_text(row['p99_s'])}."
-            )
+            text = _spread_of_durations(row, words)
             if row["num_right_censored"]:
                 text += f" {plural(row['num_right_censored'], 'job')} still ran when the log ends (a lower bound)."
             return text
     return None
 
 
+def _spread_of_durations(row: dict[str, Any], words: str) -> str:
+    if row["min_s"] == row["max_s"]:
+        return f"{_of_all(row['num_jobs'], words)} {duration_text(row['max_s'])}."
+    text = f"Half of the {words} run at most {duration_text(row['p50_s'])}; the mean is {duration_text(row['mean_s'])}"
+    if row["num_jobs"] < MANY:
+        return f"{text}, and the longest runs {duration_text(row['max_s'])}."
+    return f"{text}, and one in a hundred runs longer than {duration_text(row['p99_s'])}."
+
+
+def _of_all(count: int, words: str) -> str:
+    return f"The only {words.removesuffix('s')} runs" if count == 1 else f"All {words} run"
+
+
 def gpu_time(tables: Tables) -> str | None:
     """Which jobs use the GPU time."""
-    row = row_of(tables["duration_quantiles"], bucket="all", weight="gpu_time")
-    jobs = tables["duration_cdf"].filter(
-        (pl.col("bucket").cast(pl.String) == "all") & (pl.col("weight").cast(pl.String) == "jobs")
-    )
-    if not row or not jobs.height:
+    table = tables["duration_cdf"].with_columns(pl.col("bucket", "weight").cast(pl.String))
+    table = table.filter(pl.col("bucket") == "all")
+    both = table.filter(weight="jobs").join(table.filter(weight="gpu_time"), on="duration_s", suffix="_time")
+    # Where the curve of the GPU time comes closest to its half: both shares are exact there.
+    inside = both.filter((pl.col("share_time") > 0) & (pl.col("share_time") < 1))
+    if not inside.height:
         return None
-    at = int(np.searchsorted(jobs["duration_s"].to_numpy(), row["p50_s"]))
-    longer = 1 - float(jobs["share"][min(at, jobs.height - 1)])
+    row = inside.sort((pl.col("share_time") - 0.5).abs(), "duration_s").row(0, named=True)
     return (
-        f"Half of the GPU time belongs to jobs of {duration_text(row['p50_s'])} or more, which are about "
-        f"{percent_text(max(longer, 0.0))} of the GPU jobs."
+        f"The {percent_text(1 - row['share'])} of the GPU jobs that run longer than {duration_text(row['duration_s'])} "
+        f"use {percent_text(1 - row['share_time'])} of the GPU time."
     )
 
 
@@ -113,6 +125,8 @@ def outcomes(tables: Tables) -> str | None:
         return None
     done = row_of(ended, status="completed") or {"job_share": 0.0, "gpu_time_share": 0.0, "gpu_hours": 0.0}
     words = {"gpu": "GPU jobs", "cpu": "CPU jobs", "unknown": "jobs"}[kind]
+    if rows["status"].cast(pl.String).to_list() == ["completed"]:
+        return f"All {words} completed."
     text = f"{percent_text(done['job_share'] / known)} of the {words} completed"
     if 1 - known > MUCH_UNKNOWN:
         text = (
@@ -123,6 +137,8 @@ def outcomes(tables: Tables) -> str | None:
     if not hours:
         return f"{text}."
     wasted = hours - float(done["gpu_hours"] or 0.0)
+    if not wasted:
+        return f"{text}."
     return f"{text}; the others used {percent_text(wasted / hours)} of their GPU time, {number_text(wasted)} GPU-hours."
 
 
@@ -142,11 +158,18 @@ def arrivals(tables: Tables) -> str | None:
 def waits(tables: Tables) -> str | None:
     """How long GPU jobs wait."""
     row = row_of(tables["queueing_delay"], bucket="all")
-    if not row:
+    if not row or not row["num_jobs"]:
         return None
+    if not row["waited_share"]:
+        return f"No GPU job waited longer than 1 s ({plural(row['num_jobs'], 'job')} started)."
+    last = (
+        f"the longest was {duration_text(row['max_s'])}"
+        if row["num_jobs"] < MANY
+        else f"one in twenty waited longer than {duration_text(row['p95_s'])}"
+    )
     return (
         f"{percent_text(row['waited_share'])} of the GPU jobs waited longer than 1 s; the mean wait is "
-        f"{duration_text(row['mean_s'])}, and one in twenty waited longer than {duration_text(row['p95_s'])}."
+        f"{duration_text(row['mean_s'])}, and {last}."
     )
 
 

@@ -34,15 +34,15 @@ def words(name: str) -> str:
     return name.replace("_", " ")
 
 
-def plural(count: int, word: str) -> str:
-    """Write a count with its word.
+def plural(count: int, word: str, many: str | None = None) -> str:
+    """Write a count with its word, of which ``many`` is the plural where that is not the word with an s.
 
     Examples
     --------
-    >>> plural(1, "job"), plural(2000, "job")
-    ('1 job', '2,000 jobs')
+    >>> plural(1, "job"), plural(2000, "job"), plural(2, "job of one size", "jobs of one size")
+    ('1 job', '2,000 jobs', '2 jobs of one size')
     """
-    return f"{count_text(count)} {word}{'' if count == 1 else 's'}"
+    return f"{count_text(count)} {word if count == 1 else many or f'{word}s'}"
 
 
 def capital(text: str) -> str:

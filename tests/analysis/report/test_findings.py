@@ -74,6 +74,51 @@ def test_the_numbers_are_those_worked_out_on_paper():
     )
 
 
+def test_half_of_the_gpu_time_is_told_where_the_curves_are_exact():
+    # Longer than 1 h (the last point of the grid below 10 h): 2 of 10 jobs, 160 of 168 GPU-hours.
+    text = one(told(trace_of(TEN)), "that run longer than")
+    assert text.startswith("The 20 % of the GPU jobs that run longer than ")
+    assert text.endswith(" use 95.2 % of the GPU time.")
+
+
+def test_a_log_of_equal_jobs_says_nothing_silly():
+    texts = told(trace_of([(1, 100, 0, "completed")] * 3))
+    assert "All GPU jobs run 1.67 min." in texts
+    assert "All GPU jobs completed." in texts
+    assert "No GPU job waited longer than 1 s (3 jobs started)." in texts
+    assert not [text for text in texts if "run longer than" in text or "others used" in text]
+
+
+def test_of_few_jobs_nobody_is_one_in_a_hundred():
+    texts = told(trace_of([(1, 100, 0, "completed"), (1, 300, 40, "completed")]))
+    assert one(texts, "run at most") == (
+        "Half of the GPU jobs run at most 3.33 min; the mean is 3.33 min, and the longest runs 5 min."
+    )
+    assert one(texts, "waited longer").endswith("the mean wait is 20 s, and the longest was 40 s.")
+
+
+def test_jobs_of_unknown_size_are_in_the_plural_and_one_job_in_the_singular():
+    trace = trace_of([(1, 100, 0, "completed")] * 3)
+    unknown = Trace(trace.jobs.with_columns(num_gpus=pl.lit(None, pl.Float64)), meta=trace.meta)
+    assert told(unknown)[0].endswith("all of them jobs of unknown size.")
+    texts = told(trace_of([(1, 100, 0, "completed")]))
+    assert texts[0].startswith("The log holds 1 job, from 1 user: 1 GPU job.")
+    assert texts[1] == "The only GPU job runs 1.67 min."
+
+
+def test_a_timetable_of_arrivals_is_no_poisson_process():
+    text = one(told(trace_of([(1, 60, 0, "completed")] * 200)), "number an hour")
+    assert text.startswith("Jobs arrive more evenly than by chance")
+
+
+def test_a_tail_that_is_no_power_law_is_not_called_one():
+    rows = [(1, 1000 + number, 0, "completed") for number in range(3000)]
+    trace = trace_of(rows)
+    index = characterize(trace, ["duration_tail_index"])["duration_tail_index"].row(0, named=True)
+    assert index["ks"] > 1.36 / index["num_tail_jobs"] ** 0.5
+    assert not [text for text in told(trace) if "power law" in text]
+
+
 def test_what_is_not_known_of_endings_is_said_first():
     rows = [(1, 3600, 0, "completed")] * 3 + [(1, 3600, 0, "failed")] + [(1, 3600, 0, "unknown")] * 4
     assert one(told(trace_of(rows)), "how they ended") == (

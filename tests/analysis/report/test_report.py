@@ -234,7 +234,7 @@ def test_an_old_report_is_replaced_and_a_folder_is_not(tmp_path: Path) -> None:
 
 def test_one_job_makes_a_page() -> None:
     words = Page(render_report(make_trace(1))).words
-    assert "The log holds 1 job, from 1 user, all of them GPU job" in words
+    assert "The log holds 1 job, from 1 user: 1 GPU job." in words
     assert "No predictor was scored on this log" in words
     assert "No policies were compared on this log" in words
 
