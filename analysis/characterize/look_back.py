@@ -12,13 +12,13 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from analysis.characterize.buckets import KIND, conform, grouped_schema
+from analysis.characterize.buckets import KIND, KINDS, conform, grouped_schema
 from analysis.characterize.cubes import Rows
 from analysis.characterize.groupings import OWNER, hashed, job_size
 from analysis.characterize.registry import characterization
 from analysis.metrics import US_PER_S
 
-__all__ = ["HISTORY", "ended_before", "history_predictions", "nearest_history"]
+__all__ = ["HISTORY", "history_predictions", "nearest_history", "time_orders"]
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -48,7 +48,7 @@ HISTORY: Final = Rows(
         # Where the source does not say when a job ended: when it would have, had it started at once.
         "end_us": pl.coalesce("end_us", pl.col("submit_us") + (pl.col("duration_s") * US_PER_S).round().cast(pl.Int64)),
         "duration_s": pl.col("duration_s"),
-        "gpu_s": pl.col("gpu_s"),
+        "gpu_us": pl.col("gpu_us"),
         "time_limit_s": pl.col("time_limit_s"),
     },
     where=pl.col("submit_us").is_not_null()
@@ -70,77 +70,65 @@ HISTORY_SCHEMA: Final = {
 }
 
 
-def ended_before(key: Ints, submit: Ints, end: Ints, *, ties: tuple[NDArray[Any], ...] = ()) -> tuple[Ints, Ints, Ints]:
-    """Find the jobs of the same key that ended strictly before each submission.
-
-    Parameters
-    ----------
-    key, submit, end : array of int, a value per job
-        Key from 0 on; times in one unit.
-    ties : tuple of array
-        What orders jobs of one key that end at once, the last array first.
-
-    Returns
-    -------
-    tuple of array of int
-        ``order``: jobs sorted by (key, end); ``first`` and ``stop``: the jobs that ended before the submission of job
-        i are ``order[first[i]:stop[i]]``.
+def time_orders(submit: Ints, end: Ints, duration: Floats) -> tuple[Ints, Ints]:
+    """Jobs in the order of their submissions, and of their ends: of those that end at once by submission and duration.
 
     Examples
     --------
-    >>> key, submit, end = np.array([0, 0, 0]), np.array([0, 5, 9]), np.array([5, 8, 12])
-    >>> [part.tolist() for part in ended_before(key, submit, end)]  # the first ends as the second is submitted
-    [[0, 1, 2], [0, 0, 0], [0, 0, 2]]
+    >>> orders = time_orders(np.array([0, 5, 3]), np.array([9, 8, 9]), np.array([9.0, 3.0, 6.0]))
+    >>> [order.tolist() for order in orders]
+    [[0, 2, 1], [1, 0, 2]]
     """
-    low = min(int(submit.min()), int(end.min()))
-    length = max(int(submit.max()), int(end.max())) - low + 1
-    submit, end = submit - low, end - low
-    if (int(key.max()) + 1) * length >= 2**62:
-        # Ranks instead of times: the same order in smaller numbers.
-        both = np.unique(np.concatenate([submit, end]))
-        submit, end, length = np.searchsorted(both, submit), np.searchsorted(both, end), len(both)
-    place, wanted = key * length + end, key * length + submit
-    order = np.argsort(place)
-    ended = place[order]
+    by_end = np.argsort(end)
+    ended = end[by_end]
     same = ended[1:] == ended[:-1]
     tied = np.append(same, False) | np.append(False, same)
-    among = order[tied]
-    order[tied] = among[np.lexsort((*(values[among] for values in ties), ended[tied]))]
-    # Sorted look-ups stay in the cache.
-    by_submit = np.argsort(wanted)
-    stop = np.empty(len(key), np.int64)
-    stop[by_submit] = np.searchsorted(ended, wanted[by_submit], side="left")
-    sizes = np.bincount(key)
-    return order, (np.cumsum(sizes) - sizes)[key], stop
+    among = by_end[tied]
+    by_end[tied] = among[np.lexsort((duration[among], submit[among], ended[tied]))]
+    return np.argsort(submit), by_end
 
 
-def history_predictions(key: Ints, submit: Ints, end: Ints, duration: Floats) -> dict[str, Floats]:
-    """Predict every duration from the jobs of the same key that had ended before.
+def history_predictions(
+    key: NDArray[np.integer[Any]],
+    submit: Ints,
+    end: Ints,
+    duration: Floats,
+    *,
+    orders: tuple[Ints, Ints] | None = None,
+) -> dict[str, Floats]:
+    """Predict every duration from the jobs of the same key that had ended strictly before its submission.
 
     Parameters
     ----------
-    key, submit, end : array of int, a value per job
-        As in `ended_before`.
+    key : array of int, a value per job
+        From 0 on; -1 for a job that has no key and is not predicted.
+    submit, end : array of int
+        Times in one unit.
     duration : array of float
         Durations [s].
+    orders : tuple of array, optional
+        What `time_orders` gives, where it is known already.
 
     Returns
     -------
     dict of str to array of float
         By rule ("last", "mean_2": of the last two, "median_15": of the last 15 at most) the prediction [s]; nan where
         nothing had ended.
+
+    Examples
+    --------
+    >>> key, submit, end = np.array([0, 0, 0]), np.array([0, 5, 9]), np.array([5, 8, 12])
+    >>> found = history_predictions(key, submit, end, np.array([5.0, 3.0, 3.0]))
+    >>> found["last"].tolist(), found["mean_2"].tolist()  # the first ends as the second is submitted
+    ([nan, nan, 3.0], [nan, nan, 4.0])
     """
     if not len(key):
         return {rule: np.empty(0) for rule in RULES}
-    order, first, stop = ended_before(key, submit, end, ties=(duration, submit))
-    ended = pl.DataFrame({"key": key[order], "duration": duration[order]})
-    medians = ended.select(pl.col("duration").rolling_median(LAST_K, min_samples=1).over("key")).to_series()
-    ran = ended["duration"].to_numpy()
-    num_before, last = stop - first, stop - 1
-    # Nothing ended before: the look-up wraps around, and what it finds is not taken.
-    pair = (ran[last] + ran[np.where(num_before > 1, last - 1, last)]) / 2
-    found = {"last": ran[last], "mean_2": pair, "median_15": medians.to_numpy()[last]}
-    return {rule: np.where(num_before > 0, values, np.nan) for rule, values in found.items()}
+    # Numba takes half a second to import, and only this table needs it.
+    from analysis.characterize.look_back_loop import predict
+
+    found = predict(key.astype(np.int32), (submit, end), duration, orders or time_orders(submit, end, duration), LAST_K)
+    return dict(zip(RULES, found, strict=True))
 
 
 @characterization(
@@ -162,7 +150,6 @@ def history_predictions(key: Ints, submit: Ints, end: Ints, duration: Floats) ->
     needs=("duration_s", "submit_time"),
     empty_means="The log names neither users, accounts nor virtual clusters.",
     inputs=(HISTORY,),
-    heavy=True,
 )
 def nearest_history(history: pl.DataFrame, *, by: tuple[str, ...] = ()) -> pl.DataFrame:
     """Errors of predictions from ended jobs of the same user or request.
@@ -183,50 +170,59 @@ def nearest_history(history: pl.DataFrame, *, by: tuple[str, ...] = ()) -> pl.Da
     columns = grouped_schema(by, HISTORY_SCHEMA)
     if not history.height:
         return pl.DataFrame(schema=columns)
-    outer = history.select(*by, "kind").unique().sort(*by, "kind").with_row_index("code")
-    codes = history.select(*by, "kind").join(outer, on=[*by, "kind"], how="left", nulls_equal=True)["code"].to_numpy()
+    outer, codes = _codes(history, by)
     parts = [
         pl.concat([outer, measures], how="horizontal")
         .with_columns(key=pl.lit(key), rule=pl.lit(rule))
         .filter(pl.col("num_jobs") > 0)
-        for key in KEYS
-        for rule, measures in _scores(history, key, codes)
+        for key, rule, measures in _scores(history, codes, outer.height)
     ]
     enums = (pl.col(name).cast(HISTORY_SCHEMA[name]) for name in ("key", "rule"))
     return conform(pl.concat(parts).with_columns(enums).sort([*by, "kind", "key", "rule"]), columns)
 
 
-def _scores(history: pl.DataFrame, key: str, codes: Ints) -> Iterator[tuple[str, pl.DataFrame]]:
-    """Measures of each rule, a row per code."""
-    known = history[key].is_not_null()
-    asked = history.filter(known)
-    numbers = asked.select(pl.col(key).unique()).with_row_index("number")
-    owner = asked.join(numbers, on=key, how="left", maintain_order="left")["number"].cast(pl.Int64).to_numpy()
-    found = history_predictions(owner, *(asked[name].to_numpy() for name in ("submit_us", "end_us", "duration_s")))
-    gpu_s, limit = history["gpu_s"].fill_null(0.0).to_numpy(), history["time_limit_s"].fill_null(np.inf).to_numpy()
-    log_duration = np.log1p(history["duration_s"].to_numpy())
-    every, predicted = np.bincount(codes), np.full(history.height, np.nan)
-    for rule, values in found.items():
-        predicted[known.to_numpy()] = values
-        error = np.abs(np.log1p(np.minimum(predicted, limit)) - log_duration)
-        scored = ~np.isnan(error)
-        error[~scored] = 0.0
-        # Whole thousandths and billionths: their sums do not depend on the order of the rows.
-        count, weight, close, heavy, total = (
-            np.bincount(codes, weights=part, minlength=len(every)).astype(np.float64)
-            for part in (
-                *(scored, np.rint(scored * gpu_s * 1e3), scored & (error <= LOG_2)),
-                *(np.rint(error * gpu_s * 1e3), np.rint(error * 1e9)),
-            )
-        )
-        measures = {
-            "num_jobs": count,
-            "with_history_share": count / every,
-            "log_mae": _ratio(total / 1e9, count),
-            "log_mae_gpu_time": _ratio(heavy, weight),
-            "within_2x_share": _ratio(close, count),
-        }
-        yield rule, pl.DataFrame(measures)
+def _codes(history: pl.DataFrame, by: tuple[str, ...]) -> tuple[pl.DataFrame, pl.Series]:
+    """Groups of the table by kind of job, and the number of each job's group."""
+    if not by:
+        return pl.DataFrame({"kind": pl.Series(KINDS, dtype=KIND)}), history["kind"].to_physical()
+    keys = [*by, "kind"]
+    outer = history.select(keys).unique().sort(keys)
+    numbered = history.select(keys).join(
+        outer.with_row_index("code"), on=keys, how="left", nulls_equal=True, maintain_order="left"
+    )
+    return outer, numbered["code"]
+
+
+def _scores(history: pl.DataFrame, codes: pl.Series, num_codes: int) -> Iterator[tuple[str, str, pl.DataFrame]]:
+    """Measures of each key and rule, a row per code."""
+    from analysis.characterize.look_back_loop import numbered, score
+
+    code = codes.cast(pl.Int32).to_numpy()
+    every = np.bincount(code, minlength=num_codes)
+    times = [history[name].to_numpy() for name in ("submit_us", "end_us", "duration_s")]
+    orders = time_orders(*times)
+    log_duration, has_limit = np.log1p(times[2]), history["time_limit_s"].null_count() < history.height
+    limit = history["time_limit_s"].fill_null(np.inf).to_numpy() if has_limit else None
+    milli_gpu_s = history.select((pl.col("gpu_us").fill_null(0) / 1000).round().cast(pl.Int64)).to_series().to_numpy()
+    for key in KEYS:
+        number, _ = numbered(history[key].fill_null(0).to_numpy(), history[key].is_not_null().to_numpy())
+        for rule, predicted in history_predictions(number, *times, orders=orders).items():
+            cut = predicted if limit is None else np.minimum(predicted, limit, out=predicted)
+            error = np.log1p(cut, out=cut)
+            error -= log_duration
+            sums = score(code, num_codes, np.abs(error, out=error), milli_gpu_s, LOG_2)
+            yield key, rule, _measures(every, *sums.astype(np.float64))
+
+
+def _measures(every: Ints, count: Floats, weight: Floats, close: Floats, heavy: Floats, total: Floats) -> pl.DataFrame:
+    measures = {
+        "num_jobs": count,
+        "with_history_share": count / np.maximum(every, 1),
+        "log_mae": _ratio(total / 1e9, count),
+        "log_mae_gpu_time": _ratio(heavy, weight),
+        "within_2x_share": _ratio(close, count),
+    }
+    return pl.DataFrame(measures)
 
 
 def _ratio(part: Floats, whole: Floats) -> pl.Series:

@@ -11,7 +11,7 @@ import pytest
 
 from analysis.characterize import duration_predictability, nearest_history
 from analysis.characterize.groupings import JOB_GROUPS
-from analysis.characterize.look_back import ended_before, history_predictions
+from analysis.characterize.look_back import history_predictions
 from analysis.characterize.prepare import prepare, whole_jobs
 from tests.jobs import make_jobs
 
@@ -142,11 +142,12 @@ def test_look_back_does_not_know_what_has_not_ended():
     assert np.isnan(found["last"]).all()
 
 
-def test_times_that_do_not_fit_beside_many_keys_are_ranked():
-    key = np.array([0, 3_000_000, 3_000_000])
-    submit, end = np.array([0, 10, 4_000_000_000_000]), np.array([5, 20, 5_000_000_000_000])
-    order, first, stop = ended_before(key, submit, end)
-    assert [order[first[2] : stop[2]].tolist(), stop[1] - first[1]] == [[1], 0]
+def test_look_back_of_many_keys_and_one_job_without_a_key():
+    # The second of the last key knows the first, and the job without a key knows nothing and is known to nobody.
+    key = np.array([0, 3_000_000, -1, 3_000_000])
+    submit, end = np.array([0, 10, 30, 4_000_000_000_000]), np.array([5, 20, 40, 5_000_000_000_000])
+    found = history_predictions(key, submit, end, np.array([5.0, 10.0, 1.0, 7.0]))
+    assert np.array_equal(found["last"], [np.nan, np.nan, np.nan, 10.0], equal_nan=True)
 
 
 def test_moving_what_ends_later_changes_no_prediction():
