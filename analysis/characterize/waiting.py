@@ -10,7 +10,8 @@ import polars as pl
 from numpy.typing import NDArray
 
 from analysis.characterize.buckets import BUCKET, GPU_BUCKETS, conform, grouped_schema
-from analysis.characterize.cubes import GROUPS, Rows
+from analysis.characterize.cubes import Rows
+from analysis.characterize.prepare import name_key
 from analysis.characterize.quotas import QUOTAS, gpu_quotas, quota_at
 from analysis.characterize.registry import characterization
 from analysis.characterize.weighted import with_all_gpu_jobs
@@ -38,7 +39,7 @@ WAITING_SCHEMA: Final = {
 WAITING: Final = Rows(
     "waiting jobs",
     columns={
-        "scope_vc": GROUPS["vc"],
+        "scope_key": pl.col("vc_key"),
         **{name: pl.col(name) for name in ("bucket", "milli_gpus", "submit_us", "start_us")},
     },
     where=(pl.col("milli_gpus") > 0) & pl.col("has_times") & (pl.col("start_us") - pl.col("submit_us") > US_PER_S),
@@ -46,9 +47,16 @@ WAITING: Final = Rows(
 #: Every instant at which a job takes or gives back GPUs.
 HELD: Final = Rows(
     "changes",
-    columns={"holder_vc": GROUPS["vc"], **{name: pl.col(name) for name in ("time_us", "milli_change")}},
+    columns={"holder_key": pl.col("vc_key"), **{name: pl.col(name) for name in ("time_us", "milli_change")}},
     table="changes",
 )
+#: What is summed up over waiting jobs.
+SUMS: Final = {
+    "num_jobs": pl.len().cast(pl.Int64),
+    "num_enough_free": pl.col("is_enough").sum().cast(pl.Int64),
+    "wait_us": (pl.col("start_us") - pl.col("submit_us")).sum(),
+    "enough_us": pl.col("enough_us").sum(),
+}
 
 
 def _options(trace: Trace) -> dict[str, Any]:
@@ -72,7 +80,6 @@ def _options(trace: Trace) -> dict[str, Any]:
     needs=("start_time", "submit_time", "num_gpus"),
     empty_means="No GPU job is known to have waited longer than a second.",
     options=_options,
-    heavy=True,
 )
 def what_jobs_wait_for(
     waiting: pl.DataFrame, held: pl.DataFrame, *, by: tuple[str, ...] = (), quotas: pl.DataFrame | None = None
@@ -93,21 +100,21 @@ def what_jobs_wait_for(
     """
     schema = grouped_schema(by, WAITING_SCHEMA)
     known = pl.DataFrame(schema=QUOTAS) if quotas is None else quotas
-    marked = []
+    cubes = []
     for scope, name, jobs, times, milli in _scopes(waiting, held, known):
         quota = known.filter(pl.col("vc").eq_missing(name))
-        marked.append(_mark(jobs, times, milli, quota).with_columns(scope=pl.lit(scope, SCOPE)))
-    if not marked:
+        marked = _mark(jobs, times, milli, quota).group_by([*by, "bucket"]).agg(**SUMS)
+        cubes.append(marked.with_columns(scope=pl.lit(scope, SCOPE), is_known=pl.lit(quota.height > 0)))
+    if not cubes:
         return pl.DataFrame(schema=schema)
-    cube = with_all_gpu_jobs(pl.concat(marked)).filter(pl.col("bucket").is_in(("all", *GPU_BUCKETS)))
+    cube = with_all_gpu_jobs(pl.concat(cubes)).filter(pl.col("bucket").is_in(("all", *GPU_BUCKETS)))
     keys = [*by, "scope", "bucket"]
     to_hours = 1 / US_PER_S / S_PER_H
     table = (
         cube.group_by(keys)
         .agg(
-            num_jobs=pl.len(),
-            num_enough_free=pl.col("is_enough").sum(),
-            wait_hours=(pl.col("start_us") - pl.col("submit_us")).sum() * to_hours,
+            pl.col("num_jobs", "num_enough_free").sum(),
+            wait_hours=pl.col("wait_us").sum() * to_hours,
             enough_free_hours=pl.col("enough_us").sum() * to_hours,
             is_capacity_known=pl.col("is_known").all(),
         )
@@ -125,20 +132,30 @@ def _scopes(
     """The cluster and each virtual cluster with a quota: its waiting jobs, and the GPUs in use from each instant on."""
     if not waiting.height or not held.height:
         return
-    times, change = held["time_us"].to_numpy(), held["milli_change"].to_numpy()
-    order = np.argsort(times, kind="stable")
-    yield "cluster", None, waiting, *_levels(times[order], change[order])
-    names = quotas["vc"].drop_nulls().unique().sort()
-    # One sort by virtual cluster, within it still by time.
-    holder = (
-        held["holder_vc"].replace_strict(names, range(len(names)), default=-1, return_dtype=pl.Int16).to_numpy()[order]
-    )
-    grouped = order[np.argsort(holder, kind="stable")]
-    bounds = np.searchsorted(np.sort(holder), np.arange(len(names) + 1))
-    for number, name in enumerate(names):
-        own, jobs = grouped[bounds[number] : bounds[number + 1]], waiting.filter(pl.col("scope_vc") == name)
-        if jobs.height and len(own):
-            yield "vc", name, jobs, *_levels(times[own], change[own])
+    # What is looked up in order stays in the cache.
+    jobs = waiting.sort("submit_us")
+    order = np.argsort(held["time_us"].to_numpy())
+    times, change = held["time_us"].to_numpy()[order], held["milli_change"].to_numpy()[order]
+    yield "cluster", None, jobs, *_levels(times, change)
+    names = quotas.select("vc").drop_nulls().unique().with_columns(key=name_key(pl.col("vc"))).sort("key")
+    by_holder, held_bounds = _by_name(held["holder_key"].gather(order), names["key"])
+    by_scope, job_bounds = _by_name(jobs["scope_key"], names["key"])
+    for place, name in enumerate(names["vc"]):
+        changes = by_holder[held_bounds[place] : held_bounds[place + 1]]
+        own = by_scope[job_bounds[place] : job_bounds[place + 1]]
+        if len(own) and len(changes):
+            yield "vc", name, jobs[own], *_levels(times[changes], change[changes])
+
+
+def _by_name(keys: pl.Series, known: pl.Series) -> tuple[IntArray, IntArray]:
+    """Rows in the order of their key among those known (sorted), as they come within it; and where each key begins."""
+    numbers, first = known.to_numpy(), keys.fill_null(0).to_numpy()
+    place = np.searchsorted(numbers, first)
+    is_known = keys.is_not_null().to_numpy() & (np.append(numbers, 0)[place] == first)
+    # Numbers of 16 bits are sorted fastest; who is not known comes last.
+    place = np.where(is_known, place, len(numbers)).astype(np.uint16 if len(numbers) < 2**16 else np.uint32)
+    bounds = np.cumsum(np.append(0, np.bincount(place, minlength=len(numbers))))
+    return np.argsort(place, kind="stable"), bounds
 
 
 def _levels(times: IntArray, change: IntArray) -> tuple[IntArray, IntArray]:
@@ -148,7 +165,7 @@ def _levels(times: IntArray, change: IntArray) -> tuple[IntArray, IntArray]:
 
 
 def _mark(waiting: pl.DataFrame, times: IntArray, milli: IntArray, quota: pl.DataFrame) -> pl.DataFrame:
-    """Add is_enough (at submission), enough_us (of the waiting), is_known; without a quota the peak stands for it."""
+    """Add is_enough (at submission) and enough_us (of the waiting); without a quota the peak stands for it."""
     if quota.height:
         # Instants at which the quota changes: the use stays what it was.
         changes = quota["time_us"].to_numpy()[1:]
@@ -163,16 +180,18 @@ def _mark(waiting: pl.DataFrame, times: IntArray, milli: IntArray, quota: pl.Dat
     # Before the first instant nothing is in use; only what lies between the first submission and the last start counts.
     times = np.concatenate([[submit.min()], np.clip(times, submit.min(), start.max())])
     free = np.concatenate([free[:1] + milli[:1], free])
+    gaps = np.diff(times, append=times[-1])
     first, last = (np.searchsorted(times, t, side="right") - 1 for t in (submit, start))
+    since_first, since_last = submit - times[first], start - times[last]
     is_enough, enough_us = np.zeros(len(request), dtype=bool), np.zeros(len(request), dtype=np.int64)
     # Jobs that ask for the same are done at once: there are few different requests.
     for asked in waiting["milli_gpus"].unique():
         jobs = np.flatnonzero(request == asked)
         enough = free >= asked
-        until = np.concatenate([[0], np.cumsum(np.where(enough[:-1], np.diff(times), 0))])
-        is_enough[jobs] = enough[first[jobs]]
-        to_submit = until[first[jobs]] + enough[first[jobs]] * (submit[jobs] - times[first[jobs]])
-        enough_us[jobs] = until[last[jobs]] + enough[last[jobs]] * (start[jobs] - times[last[jobs]]) - to_submit
-    return waiting.with_columns(
-        pl.Series("is_enough", is_enough), pl.Series("enough_us", enough_us), pl.lit(quota.height > 0).alias("is_known")
-    )
+        # How long there were enough before each instant.
+        until = np.cumsum(gaps * enough)
+        until -= gaps * enough
+        begin, end = first[jobs], last[jobs]
+        is_enough[jobs] = enough[begin]
+        enough_us[jobs] = until[end] + enough[end] * since_last[jobs] - until[begin] - enough[begin] * since_first[jobs]
+    return waiting.with_columns(pl.Series("is_enough", is_enough), pl.Series("enough_us", enough_us))
