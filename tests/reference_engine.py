@@ -101,6 +101,7 @@ class Engine:
     peak: int = 0
     runs: dict[str, Run] = field(default_factory=dict)
     rejected: dict[str, str] = field(default_factory=dict)
+    site_type: Callable[[Sequence[int], Sequence[Node]], Site] = Site
 
     def __post_init__(self) -> None:
         if self.policy in ORDERS:
@@ -112,7 +113,7 @@ class Engine:
         for n, node in enumerate(self.nodes):
             if node.num_gpus > 0:
                 by_vc.setdefault(node.vc if has_vcs else None, []).append(n)
-        self.sites = {vc: Site(numbers, self.nodes) for vc, numbers in by_vc.items()}
+        self.sites = {vc: self.site_type(numbers, self.nodes) for vc, numbers in by_vc.items()}
         self.queues: dict[str | None, list[tuple[int, int]]] = {vc: [] for vc in self.sites}  # sorted: (key, job)
         self.lines: dict[str | None, dict[object, list[tuple[int, int]]]] = {vc: {} for vc in self.sites}
         self.site_of = [self.sites.get(job.vc if has_vcs else None) for job in self.jobs]

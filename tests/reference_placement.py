@@ -23,6 +23,8 @@ class Job(NamedTuple):
     single_node: bool | None = None
     deadline: int | None = None
     priority: float | None = None
+    cpu: int = 0  # milli-CPUs and MiB of the whole job; only scored placements keep to them
+    mem: int = 0
 
 
 class Node(NamedTuple):
@@ -46,6 +48,8 @@ class Ask(NamedTuple):
     milli: int  # of each piece
     shape: str  # "one" node, whole "nodes" and a rest, or "any" free GPUs
     types: tuple[str | None, ...]
+    cpu: int = 0
+    mem: int = 0
 
 
 def free_of(devices: Sequence[int]) -> int:
@@ -170,12 +174,12 @@ class Site:
     def ask(self, job: Job, empty: Rooms, same_type: Callable[[str, str], bool]) -> Ask | None:
         """What a job asks for; None if it would not fit even on empty nodes."""
         tasks = job.tasks or 1
-        whole, milli = divmod(round(job.milli / tasks), GPU)
+        whole, milli = divmod(max(job.milli // tasks, 1), GPU)
         pieces = tasks if milli else 0
         types = tuple(
             t for t in self.of_type if not job.allowed or (t is not None and any(same_type(a, t) for a in job.allowed))
         )
-        one = Ask(whole * tasks, pieces, milli, "one", types)
+        one = Ask(whole * tasks, pieces, milli, "one", types, job.cpu, job.mem)
         fits_one = bool(types) and self.place(empty, one) is not None
         if job.single_node or (job.single_node is None and fits_one and pieces <= 1):
             return one if fits_one else None

@@ -23,7 +23,7 @@ class Want(NamedTuple):
     milli: int
     cpu: int
     mem: int
-    types: frozenset[int]
+    types: frozenset[object]
     kind: tuple[int, bool]  # the request of the job: whole GPUs, and whether there are shares
 
     @property
@@ -37,13 +37,13 @@ class Task(NamedTuple):
     devices: int
     milli: int
     cpu: int
-    types: frozenset[int]
+    types: frozenset[object]
     weight: int
 
 
 @dataclass
 class Machine:
-    gpu_type: int
+    gpu_type: object
     rooms: list[int]
     cpu: int | None
     mem: int | None
@@ -228,11 +228,13 @@ def fill(rule: Rule, machines: list[Machine], wants: Sequence[Want]) -> Iterator
         yield n, sum(machine.lost(rule.tasks) for machine in machines)
 
 
-def typical(wants: Sequence[Want], most_devices: int) -> list[Task]:
+def typical(wants: Sequence[Want], most_devices: int, types: Sequence[object]) -> list[Task]:
     """Most frequent tasks until 95 % are counted."""
     specs = [(w.cpu, min(w.total, GPU), min(-(-w.total // GPU), most_devices), w.types) for w in wants]
     counts = Counter(specs)
-    order = sorted(counts, key=lambda spec: (counts[spec], *spec[:3], sum(1 << t for t in spec[3])), reverse=True)
+    order = sorted(
+        counts, key=lambda spec: (counts[spec], *spec[:3], sum(1 << types.index(t) for t in spec[3])), reverse=True
+    )
     tasks: list[Task] = []
     seen = 0
     for cpu, milli, devices, types in order:

@@ -69,5 +69,5 @@ def fill(hw: Hardware, s: Scores, job_class: I64, held: Entries, out: Filled) ->
                     lost += growth(s, out, hw.device_node[held.item[e]])
                 at = stop
         if out.node[job] != NOWHERE:
-            count_start(s)
+            count_start(s, ZERO)
         out.lost[job] = lost

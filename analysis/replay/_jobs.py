@@ -17,7 +17,9 @@ MILLI: Final = 1000
 #: Longer times count as this long (31 years), so that instants stay far from the end of 64 bits. [us]
 LONGEST_US: Final = 10**15
 NEEDED: Final = ("job_id", "submit_time", "num_gpus", "duration_s")
-OPTIONAL: Final = ("vc", "gpu_type", "allowed_gpu_types", "num_tasks", "is_single_node", "censoring")
+OPTIONAL: Final = (
+    *("vc", "gpu_type", "allowed_gpu_types", "num_tasks", "is_single_node", "censoring", "num_cpus", "mem_gib"),
+)
 
 
 def gpu_jobs(jobs: pl.DataFrame, *, columns: Collection[str]) -> tuple[pl.DataFrame, int]:
@@ -171,7 +173,8 @@ def demands(jobs: pl.DataFrame) -> tuple[I64, I64, I64]:
     tasks = np.ones(1, dtype=np.int64)
     if jobs["num_tasks"].null_count() < jobs.height:
         tasks = jobs["num_tasks"].fill_null(1).clip(lower_bound=1).to_numpy().astype(np.int64)
-    each = np.maximum(np.rint(total / tasks), 1).astype(np.int64)
+    # Rounded down: else 6 tasks would not fit on the one GPU that they share.
+    each = np.maximum(total // tasks, 1).astype(np.int64)
     whole = each // MILLI
     millis = each - whole * MILLI
     return tasks * whole, np.where(millis > 0, tasks, 0), millis

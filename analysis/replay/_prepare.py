@@ -13,8 +13,19 @@ from analysis.errors import UsageError
 from analysis.replay import _place
 from analysis.replay._bits import I64
 from analysis.replay._compiled import ZERO, entry
-from analysis.replay._hardware import COUNT, MILLI, SIZE, TYPE, Entries, Hardware, build_hardware, release
+from analysis.replay._hardware import (
+    COUNT,
+    MILLI,
+    SIZE,
+    TYPE,
+    Entries,
+    Hardware,
+    build_hardware,
+    make_entries,
+    release,
+)
 from analysis.replay._jobs import demands, gpu_jobs, predicted_us, to_us
+from analysis.replay._scoring import Places, Scoring, cpus_and_memory, numbered, scored_hardware, tasks_of
 from analysis.replay.cluster import Cluster
 from analysis.replay.speeds import REFERENCE_SPEED, is_same_type, unmeasured
 
@@ -24,6 +35,8 @@ UNKNOWN_GPUS, UNKNOWN_DURATION, EXCEEDS_CAPACITY, RIGHT_CENSORED, LEFT_CENSORED 
 NO_REASON: Final = -1
 #: Types of a class are bits of one word.
 MOST_TYPES: Final = 62
+#: Beside 0 and 1: nobody said whether a job must be on a single node.
+NOT_SAID: Final = 2
 I8 = npt.NDArray[np.int8]
 Ratios = list[npt.NDArray[np.float64] | float]
 
@@ -110,7 +123,13 @@ def lay_out(cluster: Cluster, *, use_vcs: bool, notes: list[str]) -> Site:
 
 
 def prepare(
-    jobs: pl.DataFrame, *, cluster: Cluster, predicted: str | None, use_vcs: bool, columns: list[str]
+    jobs: pl.DataFrame,
+    *,
+    cluster: Cluster,
+    predicted: str | None,
+    use_vcs: bool,
+    columns: list[str],
+    scoring: Scoring | None = None,
 ) -> Prepared:
     """Turn tables into arrays and set aside the jobs that cannot run."""
     notes = list(cluster.notes)
@@ -119,12 +138,15 @@ def prepare(
     reason = _unknowns(table)
     vc = _vc_of(table, site)
     reason[(vc < 0) & (reason == NO_REASON)] = EXCEEDS_CAPACITY
-    job_class, classes = _classes(table, np.maximum(vc, 0), site, notes)
-    has_fractions = bool(np.any(classes[:, _place.PIECES] > 0))
+    job_class, classes = _classes(table, np.maximum(vc, 0), site, notes, asks_more=scoring is not None)
+    has_fractions = scoring is not None or bool(np.any(classes[:, _place.PIECES] > 0))
     rank = np.arange(site.nodes.height, dtype=np.int64)
     size = site.nodes["num_gpus"].to_numpy().astype(np.int64)
     hw, order = build_hardware(vc=site.vc, gpu_type=site.gpu_type, size=size, rank=rank, has_fractions=has_fractions)
-    _choose_modes(classes, hw)
+    if scoring is None:
+        _choose_modes(classes, hw)
+    else:
+        classes, hw = _scored(table, classes, hw, site, order, scoring)
     most_entries = _most_entries(classes, hw)
     fits = _fit_empty(hw, classes, most_entries)
     reason[~fits[job_class] & (reason == NO_REASON)] = EXCEEDS_CAPACITY
@@ -190,13 +212,17 @@ def _densify(codes: I64) -> tuple[I64, I64]:
     return np.searchsorted(values, codes).astype(np.int64), values
 
 
-def _classes(table: pl.DataFrame, vc: I64, site: Site, notes: list[str]) -> tuple[I64, I64]:
-    """Class of each job, and one row per class: VC, whole, pieces, millis, mode (still is_single_node), types."""
+def _classes(table: pl.DataFrame, vc: I64, site: Site, notes: list[str], *, asks_more: bool) -> tuple[I64, I64]:
+    """Class of each job, and one row per class: VC, whole, pieces, millis, mode (still is_single_node), types.
+
+    ``asks_more``: then milli-CPUs and MiB.
+    """
     whole, pieces, millis = demands(table)
-    single = table["is_single_node"].cast(pl.Int64).fill_null(2).to_numpy()
+    single = table["is_single_node"].cast(pl.Int64).fill_null(NOT_SAID).to_numpy()
     allowed, masks = _allowed_types(table, site, notes)
     code = vc
-    for part in (whole, pieces, millis, single, allowed):
+    more = cpus_and_memory(table) if asks_more else ()
+    for part in (whole, pieces, millis, single, allowed, *more):
         dense, values = _densify(part)
         if len(values) > 1:
             code, _ = _densify(code * len(values) + dense)
@@ -204,8 +230,8 @@ def _classes(table: pl.DataFrame, vc: I64, site: Site, notes: list[str]) -> tupl
     num_classes = int(code.max(initial=-1)) + 1
     example = np.zeros(num_classes, dtype=np.int64)
     example[code] = np.arange(table.height)
-    rows = [vc, whole, pieces, millis, single, masks[allowed]]
-    return code, np.stack([row[example] for row in rows], axis=1).reshape(num_classes, 6)
+    rows = [vc, whole, pieces, millis, single, masks[allowed], *more]
+    return code, np.stack([row[example] for row in rows], axis=1).reshape(num_classes, len(rows))
 
 
 def _allowed_types(table: pl.DataFrame, site: Site, notes: list[str]) -> tuple[I64, I64]:
@@ -251,6 +277,21 @@ def _choose_modes(classes: I64, hw: Hardware) -> None:
             row[_place.MODE] = _place.ON_ONE_NODE if needs <= largest and pieces <= 1 else _place.WHOLE_NODES_FIRST
 
 
+def _scored(
+    table: pl.DataFrame, classes: I64, hw: Hardware, site: Site, order: I64, scoring: Scoring
+) -> tuple[I64, Hardware]:
+    """Classes and hardware of a scored placement: a job that no single empty node can feed is wide."""
+    classes = numbered(classes)
+    is_open = classes[:, _place.MODE] == NOT_SAID
+    _choose_modes(classes, hw)
+    places = Places(site.nodes[order], site.vc[order], site.gpu_type[order], len(site.gpu_types))
+    allowed, masks = _allowed_types(table, site, [])
+    hw, _ = scored_hardware(hw, places, classes, tasks_of(table, masks[allowed], places), scoring)
+    fits = _fit_empty(hw, classes, _most_entries(classes, hw))
+    classes[is_open & ~fits & (classes[:, _place.MODE] == _place.ON_ONE_NODE), _place.MODE] = _place.WHOLE_NODES_FIRST
+    return classes, hw
+
+
 def _most_entries(classes: I64, hw: Hardware) -> I64:
     """Most entries that a job of each class can hold."""
     whole, mode, vc = classes[:, _place.WHOLE], classes[:, _place.MODE], classes[:, _place.VC]
@@ -267,7 +308,7 @@ def _most_entries(classes: I64, hw: Hardware) -> I64:
 
 def _fit_empty(hw: Hardware, classes: I64, most_entries: I64) -> npt.NDArray[np.bool_]:
     size = int(most_entries.max(initial=0)) + 1
-    scratch = Entries(np.zeros(size, dtype=np.int64), np.zeros(size, dtype=np.int64))
+    scratch = make_entries(size, hw)
     total = int((hw.groups[:, SIZE] * hw.groups[:, COUNT]).sum()) * MILLI
     asked = classes[:, _place.WHOLE] * MILLI + classes[:, _place.PIECES] * classes[:, _place.MILLIS]
     fits = asked <= total

@@ -29,6 +29,7 @@ from analysis.replay._place import (
     type_of,
 )
 from analysis.replay._state import State
+from analysis.replay._supply import hide_supply, note_supply, outlast_supply, show_supply
 
 
 @melted
@@ -128,6 +129,7 @@ def note_rooms(s: State, b: Backfill, row: I64) -> None:
         for i in range(b.counts[NUM_RESERVED]):
             for device in range(hw.device0[b.node[i]], hw.device0[b.node[i] + 1]):
                 b.later[device] = hw.room[device]
+    note_supply(hw, hw.scores, scratch, stop)
 
 
 @compiled
@@ -135,6 +137,7 @@ def hide(hw: Hardware, b: Backfill) -> None:
     """Hide the reserved share of the reserved nodes: what is free now beyond what the head will leave."""
     for i in range(b.counts[NUM_RESERVED]):
         node = b.node[i]
+        hide_supply(hw.scores, node)
         if len(hw.room) > 0:
             hide_devices(hw, b, i)
         else:
@@ -169,6 +172,7 @@ def show(hw: Hardware, b: Backfill) -> None:
     """Undo ``hide``."""
     for i in range(b.counts[NUM_RESERVED]):
         node = b.node[i]
+        show_supply(hw.scores, node)
         if len(hw.room) > 0:
             for device in range(hw.device0[node], hw.device0[node + 1]):
                 if b.veil[device] > 0:
@@ -187,5 +191,6 @@ def outlast(s: State, b: Backfill, job: int) -> None:
             continue
         if len(hw.room) > 0:
             b.later[held.item[e]] -= held.amount[e]
+            outlast_supply(hw.scores, node, held, e)
         else:
             b.spare[b.place_of[node] - 1] -= held.amount[e]

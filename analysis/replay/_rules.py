@@ -21,7 +21,6 @@ from analysis.replay._scores import (
     PIECES,
     RULE,
     SEED,
-    STARTS,
     TYPES,
     UNLIMITED,
     WEIGHT,
@@ -40,11 +39,11 @@ HALF, THIRD, QUARTER = constant(50), constant(33), constant(25)
 
 
 @compiled
-def draw(s: Scores, most: int, salt: int) -> int:
-    """Number from 0 to ``most`` - 1 that follows from the seed, the jobs started so far, and ``salt`` (below 2^20)."""
+def draw(s: Scores, vc: int, most: int, salt: int) -> int:
+    """Number from 0 to ``most`` - 1 that follows from the seed, the VC's jobs started so far, and ``salt``."""
     # Multipliers of splitmix64's mixer, the shifts kept positive by 62 bits.
     mask = (1 << 62) - 1
-    x = (s.config[SEED] * 0x2545F491 + s.config[STARTS] * 0x9E3779B1 + salt * 0x85EBCA6B) & mask
+    x = (s.config[SEED] * 0x2545F491 + s.starts[vc] * 0x9E3779B1 + salt * 0x85EBCA6B) & mask
     x = ((x ^ (x >> 30)) * 0x1CE4E5B9) & mask
     x = ((x ^ (x >> 27)) * 0x133111EB) & mask
     return int((x ^ (x >> 31)) % most)
@@ -165,7 +164,7 @@ def pick_device(hw: Hardware, s: Scores, node: int, milli: int, cpu: int) -> int
     if rule == WORST_FIT:
         return roomiest(hw, node, milli)
     if rule == RANDOM:
-        return nth_device(hw, node, milli, draw(s, 1 << 20, ZERO + 1))
+        return nth_device(hw, node, milli, draw(s, s.vc[node], 1 << 20, ZERO + 1))
     if rule == FIRST_FIT:
         return nth_device(hw, node, milli, ZERO)
     return tightest(hw, node, milli)

@@ -81,7 +81,7 @@ def best_of_class(hw: Hardware, s: Scores, c: I64) -> int:
     while rank >= 0:
         count += 1
         rank = next_item(s.tab, s.bits, number, bucket, rank + 1)
-    n = draw(s, count, ZERO)
+    n = draw(s, c[VC], count, ZERO)
     rank = next_item(s.tab, s.bits, number, bucket, ZERO)
     for _ in range(n):
         rank = next_item(s.tab, s.bits, number, bucket, rank + 1)
@@ -102,7 +102,7 @@ def best_of_all(hw: Hardware, s: Scores, c: I64, types: int) -> int:
             best, best_score = node, score
     if s.config[RULE] != RANDOM or count == 0:
         return best
-    n = draw(s, count, ZERO)
+    n = draw(s, c[VC], count, ZERO)
     for rank in range(len(s.node_at)):
         node = s.node_at[rank]
         if s.vc[node] == c[VC] and (types >> s.gpu_type[node]) & 1 == 1 and can_take(hw, s, c, node):

@@ -23,10 +23,10 @@ VC, WHOLE, PIECES, MILLIS, MODE, TYPES = 0, 1, 2, 3, 4, 5
 # … and that scored ones read beside: milli-CPUs and MiB of the whole job, its row, and the kind of its GPU request.
 CPU, MEM, NUMBER, KIND = 6, 7, 8, 9
 NUM_COLUMNS: Final = 10
-# Places in ``Scores.config``: the rule, the seed, jobs started so far, the clock of changes, the node changed last.
-RULE, SEED, STARTS, CLOCK, LATEST = 0, 1, 2, 3, 4
+# Places in ``Scores.config``: the rule, the seed, the clock of changes, the node changed last …
+RULE, SEED, CLOCK, LATEST = 0, 1, 2, 3
 # … and the largest node in milli-GPUs and milli-CPUs, and the sum of the weights of typical tasks.
-MOST_GPU, MOST_CPU, WEIGHT = 5, 6, 7
+MOST_GPU, MOST_CPU, WEIGHT = 4, 5, 6
 FULL_SCORE = constant(100)
 #: Free CPUs or memory of a node that does not say how much it has.
 UNLIMITED = constant(1 << 50)
@@ -49,6 +49,7 @@ class Scores(NamedTuple):
     config: I64
     vc: I64  # [N] VC of a node
     gpu_type: I64  # [N]
+    starts: I64  # [V] jobs started so far in a VC
     node_at: I64  # [N] node of a place in the order of ids
     cpu: I64  # [N] free milli-CPUs
     mem: I64  # [N] free MiB
@@ -68,6 +69,8 @@ class Scores(NamedTuple):
     fitting: I64  # [N, G] devices with room for a typical task's share
     lost: I64  # [N, G] milli-GPUs on devices with less room
     asks: I64  # [C, NUM_COLUMNS] the class table
+    later: I64  # [N, 2] CPUs and memory that a reservation leaves on its nodes
+    veil: I64  # [N, 2] … and what of them is hidden
 
 
 def make_scores(
@@ -82,7 +85,7 @@ def make_scores(
     limited = node_rows["cpu"][node_rows["cpu"] < UNLIMITED]
     tab, bits = make_tables([num_nodes] * num_classes, [int(FULL_SCORE) + 1] * num_classes)
     config = np.array(
-        [rule, seed, 0, 1, 0, size.max(initial=1) * MILLI, limited.max(initial=1), tasks.total[0]],
+        [rule, seed, 1, 0, size.max(initial=1) * MILLI, limited.max(initial=1), tasks.total[0]],
         dtype=np.int64,
     )
     place = np.arange(num_nodes, dtype=np.int64)
@@ -91,6 +94,7 @@ def make_scores(
         config=config,
         vc=node_rows["vc"],
         gpu_type=node_rows["gpu_type"],
+        starts=np.zeros(int(node_rows["vc"].max(initial=0)) + 1, dtype=np.int64),
         node_at=np.argsort(node_rows["rank"]).astype(np.int64),
         cpu=node_rows["cpu"].copy(),
         mem=node_rows["mem"].copy(),
@@ -110,6 +114,8 @@ def make_scores(
         fitting=np.repeat(size[:, None], len(tasks.milli), axis=1),
         lost=np.zeros((num_nodes, len(tasks.milli)), dtype=np.int64),
         asks=classes,
+        later=np.zeros((num_nodes, 2), dtype=np.int64),
+        veil=np.zeros((num_nodes, 2), dtype=np.int64),
     )
 
 
@@ -179,10 +185,10 @@ def charge(s: Scores | None, node: int, number: int, amount: int) -> None:
 
 
 @compiled
-def count_start(s: Scores | None) -> None:
-    """Count a started job: the next random choices differ."""
+def count_start(s: Scores | None, vc: int) -> None:
+    """Count a started job: the next random choices in its VC differ."""
     if s is not None:
-        s.config[STARTS] += 1
+        s.starts[vc] += 1
 
 
 @melted

@@ -10,8 +10,9 @@ import numpy.typing as npt
 from analysis.replay._bits import I64
 from analysis.replay._compiled import melted
 from analysis.replay._hardware import Entries, Hardware
-from analysis.replay._place import NOWHERE, place_quick, type_of
+from analysis.replay._place import NOWHERE, VC, place_quick, type_of
 from analysis.replay._queues import Ends, Queues, push_end
+from analysis.replay._scores import count_start
 
 NEVER: Final = np.iinfo(np.int64).max
 I8 = npt.NDArray[np.int8]
@@ -65,6 +66,7 @@ def start(s: State, job: int, types: int, now: int) -> bool:
     stop = place_quick(s.hw, row, types, s.log.held, at)
     if stop == NOWHERE:
         return False
+    count_start(s.hw.scores, row[VC])
     column = s.work.column[type_of(s.hw, s.log.held.item[at])]
     end = now + s.work.run[job, column]
     s.log.column[job] = column

@@ -10,15 +10,16 @@ from analysis.errors import UnknownNameError
 from analysis.frames import jobs_to_polars
 from analysis.replay import _loop, _preempt, _state
 from analysis.replay._backfill import make_backfill
-from analysis.replay._hardware import COUNT, SIZE, TYPE, Entries
+from analysis.replay._hardware import COUNT, SIZE, TYPE, make_entries
 from analysis.replay._jobs import US, check_predicted
 from analysis.replay._moving import Preemption, make_moving
 from analysis.replay._order import make_queues
 from analysis.replay._prepare import EXCEEDS_CAPACITY, Prepared, prepare
 from analysis.replay._queues import Ends
 from analysis.replay._schedule import Stops, job_table, make_schedule
+from analysis.replay._scoring import Scoring
 from analysis.replay.cluster import Cluster
-from analysis.replay.placement import PLACEMENTS
+from analysis.replay.placement import PLACEMENTS, SCORED
 from analysis.replay.policies import POLICIES, MovingKey, Policy
 from analysis.replay.result import ReplayResult
 
@@ -33,6 +34,7 @@ def replay(
     predicted: str | None = None,
     placement: str = "consolidate",
     use_vcs: bool = True,
+    seed: int = 0,
 ) -> ReplayResult:
     """Replay GPU jobs under a policy.
 
@@ -62,9 +64,12 @@ def replay(
         Column of ``jobs`` with predicted durations [s], which order the queue and give predicted ends; run times are
         always the true ones. By default the true durations.
     placement : str, default "consolidate"
-        A name from ``PLACEMENTS``.
+        A name from ``PLACEMENTS``. All but ``consolidate`` keep to CPUs and memory too, where jobs (num_cpus, mem_gib)
+        and nodes state them: null on a job asks for none, null on a node means enough.
     use_vcs : bool, default True
         False: every job may use every node.
+    seed : int, default 0
+        Of placement ``random``.
 
     Returns
     -------
@@ -102,7 +107,10 @@ def replay(
     jobs = jobs_to_polars(jobs)
     check_predicted(jobs, predicted)
     columns = sorted(chosen.needs - {"predicted_duration_s"} - (chosen.optional.keys() - set(jobs.columns)))
-    prepared = prepare(jobs, cluster=cluster, predicted=predicted, use_vcs=use_vcs, columns=columns)
+    scoring = Scoring(SCORED[placement], seed) if placement in SCORED else None
+    prepared = prepare(
+        jobs, cluster=cluster, predicted=predicted, use_vcs=use_vcs, columns=columns, scoring=scoring
+    )
     log, stops = run_loop(chosen, prepared)
     counts: dict[str, float | int | None] = {
         "max_queue_length": int(log.counters[_state.MOST_WAITING]),
@@ -168,8 +176,8 @@ def _empty_log(prepared: Prepared) -> _state.Log:
         end=np.full(n, -1, dtype=np.int64),
         stop_entry=prepared.first_entry[:-1].copy(),
         column=np.zeros(n, dtype=np.int8),
-        held=Entries(np.empty(num_entries, dtype=np.int64), np.empty(num_entries, dtype=np.int64)),
-        scratch=Entries(np.empty(most, dtype=np.int64), np.empty(most, dtype=np.int64)),
+        held=make_entries(num_entries, prepared.hw),
+        scratch=make_entries(most, prepared.hw),
         counters=np.zeros(3, dtype=np.int64),
         touched=np.zeros(prepared.num_vcs + 1, dtype=np.int64),
         marks=np.zeros(prepared.num_vcs, dtype=np.int64),

@@ -13,6 +13,7 @@ from analysis.frames import jobs_to_polars
 from analysis.replay._asks import Asks, ask_rows
 from analysis.replay._fill import fill, make_filled
 from analysis.replay._hardware import MILLI, make_entries
+from analysis.replay._scoring import Scoring
 from analysis.replay.cluster import Cluster
 from analysis.replay.placement import SCORED
 
@@ -167,8 +168,7 @@ def pack(jobs: Any, *, cluster: Cluster, placement: str = "fgd", seed: int = 0, 
     asks = ask_rows(
         table,
         cluster=cluster,
-        placement=SCORED[placement],
-        seed=seed,
+        scoring=Scoring(SCORED[placement], seed),
         typical=table if typical is None else _checked(typical),
     )
     held = make_entries(asks.num_entries, asks.hw)

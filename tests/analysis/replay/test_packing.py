@@ -88,7 +88,7 @@ def expected(jobs: pl.DataFrame, cluster: Cluster, name: str, seed: int) -> list
         for row in rows
     ]
     wants = wants_of(jobs, cluster.gpu_types)
-    tasks = reference.typical(wants, max(row["num_gpus"] for row in rows))
+    tasks = reference.typical(wants, max(row["num_gpus"] for row in rows), range(len(cluster.gpu_types)))
     rule = reference.Rule(name, machines, tasks, seed)
     return [
         (None if n is None else rows[n]["node_id"], lost / (1000 * rule.weight))
