@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
@@ -32,6 +33,9 @@ AddressOption = Annotated[
     str | None, typer.Option(metavar="ADDRESS", help="Scheduler of the Dask cluster, as tcp://10.0.0.5:8786.")
 ]
 
+#: A text or a quoted name, which stay as they are; or one of the columns whose names mean something else in SQL.
+RESERVED: Final = re.compile(r"""('(?:[^']|'')*'|"[^"]*")|\b(user|group)\b(?!\s*\()""", re.IGNORECASE)
+
 
 def job_filter(text: str | None) -> pl.Expr | None:
     """Condition on the columns of the jobs table from its text in SQL; null for none.
@@ -39,7 +43,7 @@ def job_filter(text: str | None) -> pl.Expr | None:
     Raises
     ------
     UsageError
-        If it is no SQL.
+        If it is no SQL, or no condition on columns of these types.
     UnknownNameError
         If a column is not one of the jobs table.
 
@@ -47,23 +51,39 @@ def job_filter(text: str | None) -> pl.Expr | None:
     --------
     >>> print(job_filter("num_gpus > 1"))
     [(col("num_gpus")) > (dyn int: 1)]
+    >>> print(job_filter("user = 'ann'"))
+    [(col("user")) == ("ann")]
     """
     import polars as pl
 
-    from analysis.schema import JOBS
+    from analysis.schema import JOBS, empty_table
 
     if text is None:
         return None
     try:
-        condition = pl.sql_expr(text)
+        condition = pl.sql_expr(RESERVED.sub(lambda found: found[1] or f'"{found[2].lower()}"', text))
     except (pl.exceptions.PolarsError, TypeError) as error:
-        found = str(error).splitlines()[0]
-        msg = f"--where: {text!r} is no condition in SQL ({found}); write it as \"num_gpus >= 8 AND user = 'ann'\"."
-        raise UsageError(msg) from error
+        raise _no_condition(text, error) from error
     for name in condition.meta.root_names():
+        if name.startswith("_POLARS_"):
+            raise _no_condition(text, ValueError("a query within it, but there is one table only"))
         if name not in JOBS:
             raise UnknownNameError(kind="column of the jobs table", found=name, known=JOBS, hint="(in --where)")
+    try:
+        # Without a row: what does not fit the types shows all the same.
+        empty_table("jobs").lazy().filter(condition).collect()
+    except pl.exceptions.PolarsError as error:
+        raise _no_condition(text, error) from error
     return condition
+
+
+def _no_condition(text: str, error: Exception) -> UsageError:
+    found = str(error).splitlines()[0]
+    msg = (
+        f"--where: {text!r} is no condition in SQL ({found}); write it as \"num_gpus >= 8 AND user = 'ann'\", "
+        "and a day as \"submit_time >= DATE '2024-05-01'\"."
+    )
+    return UsageError(msg)
 
 
 def counting(*, engine: str, address: str | None) -> AbstractContextManager[Any]:

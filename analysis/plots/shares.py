@@ -187,17 +187,18 @@ def _one_kind(table: pl.DataFrame) -> pl.DataFrame:
 
 def _plot_ranks(tables: Mapping[str, pl.DataFrame], *, by: str, words: str, ax: Axes | None) -> Axes:
     """Names of one log mean nothing in another: what the largest use together, by how many they are."""
-    ax = ax or new_axes()
+    ax, weights = ax or new_axes(), set()
     for index, (log, table) in enumerate(tables.items()):
         named = table.filter(pl.col(by).is_not_null()).head(MOST_TENANTS)
         # A log of CPU jobs has no GPU time: there the jobs count.
         column = "gpu_time_share" if named["gpu_time_share"].fill_null(0.0).sum() > 0 else "job_share"
         label = log_label(log) if column == "gpu_time_share" else f"{log_label(log)} (jobs)"
+        weights.add("GPU time" if column == "gpu_time_share" else "jobs")
         share = named[column].fill_null(0.0).cum_sum()
         ax.plot(range(len(share) + 1), [0.0, *share], label=label, marker=".", **line_style(index))
     ax.set_xlim(0, MOST_TENANTS)
     ax.set_xlabel(f"Largest {words} (number)")
-    share_axis(ax, label="Share of all GPU time (%)", largest=1.0)
+    share_axis(ax, label=f"Share of all {' or '.join(sorted(weights))} (%)", largest=1.0)
     legend(ax, num_columns=3, place="outside")
     return style_axes(ax)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+import warnings
 from collections.abc import Iterable, Mapping
 from html import escape
 from typing import Any, Final
@@ -35,6 +36,8 @@ __all__ = [
     "to_svg",
 ]
 
+#: What no XML may hold.
+CONTROL: Final = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f]")
 #: Colour of text and lines of the frame; an inline SVG turns it into the colour of the page's text.
 INK: Final = "#1b1c1d"
 #: Colours that colour-blind people tell apart, without black (ink) and yellow (too faint on white).
@@ -214,15 +217,17 @@ def to_svg(figure: Figure, *, name: str, title: str = "", inline: bool = False) 
     """
     buffer = io.StringIO()
     with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": name, "font.family": ["DejaVu Sans"]}):
-        figure.savefig(
+        _save(
+            figure,
             buffer,
             format="svg",
             metadata={"Date": None, "Creator": None, "Format": None, "Type": None},
             transparent=inline,
             facecolor="none" if inline else "white",
         )
-    text = buffer.getvalue()
-    label = escape(title or name, quote=True)
+    # XML has no control characters, not even escaped ones.
+    text = CONTROL.sub("\N{REPLACEMENT CHARACTER}", buffer.getvalue())
+    label = escape(CONTROL.sub(" ", title or name), quote=True)
     text = text[text.index("<svg") :] if inline else text
     if inline:
         text = re.sub(r'<svg ([^>]*?)height="[\d.]+pt"', r"<svg \1", text, count=1)
@@ -244,8 +249,15 @@ def _prefix_ids(text: str, *, prefix: str) -> str:
 def to_png(figure: Figure, *, dots_per_inch: int = 160) -> bytes:
     """Draw a figure as PNG on white, the same bytes on every run."""
     buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=dots_per_inch, facecolor="white", metadata={"Software": None})
+    _save(figure, buffer, format="png", dpi=dots_per_inch, facecolor="white", metadata={"Software": None})
     return buffer.getvalue()
+
+
+def _save(figure: Figure, buffer: io.BytesIO | io.StringIO, **options: Any) -> None:
+    # Names of any script: a browser has the letters that the font of the measurements lacks, a PNG shows boxes.
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Glyph .* missing from font", category=UserWarning)
+        figure.savefig(buffer, **options)
 
 
 def unique(values: Iterable[str]) -> list[str]:

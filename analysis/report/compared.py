@@ -162,7 +162,7 @@ def _bursts(value: float) -> str:
 
 SPREADS: Final = (
     _Spread("median_duration_s", "The median GPU job runs longest in", "shortest in", duration_text),
-    _Spread("mean_duration_s", "The mean GPU job runs longest in", "shortest in", duration_text),
+    _Spread("mean_duration_s", "GPU jobs run longest on average in", "shortest in", duration_text),
     _Spread("mean_gpus", "GPU jobs ask for the most GPUs on average in", "for the fewest in", _gpus),
     _Spread("single_gpu_share", "Jobs of one GPU or less are most of", "fewest of", percent_text, has_ratio=False),
     _Spread("completed_share", "GPU jobs complete most often in", "least often in", percent_text, has_ratio=False),

@@ -56,6 +56,9 @@ def foresight(tables: Tables) -> str | None:
         return None
     best = known.sort("between_share", descending=True).row(0, named=True)
     grouping = GROUPS.get(str(best["grouping"]), str(best["grouping"]))
+    if not tables["summary"]["num_users"][0]:
+        # The account stands for the user where the log names none.
+        grouping = grouping.replace("user", "account")
     # Adjusted for the number of groups, nothing explained may come out below 0.
     text = f"Knowing of a job only {grouping} explains {percent_text(max(best['between_share'], 0.0))}"
     text += " of the variance of log durations"

@@ -9,6 +9,7 @@ import pytest
 
 from analysis.characterize import CHARACTERIZATIONS
 from analysis.cli import main
+from analysis.cli.characterize_options import job_filter
 from analysis.loaders.synthetic import synthesize
 
 distributed = pytest.importorskip("distributed")
@@ -61,6 +62,10 @@ def test_a_dask_cluster_writes_the_same_bytes(venus, tmp_path):
     [
         (["--by", "vcs"], "no grouping of the jobs is named 'vcs'"),
         (["--where", "num_gpus >"], "is no condition in SQL"),
+        (["--where", "num_gpus = 'x'"], "is no condition in SQL (cannot compare string with numeric type"),
+        (["--where", "1"], "is no condition in SQL (filter predicate must be of type `Boolean`"),
+        (["--where", "submit_time > '2020-01-01'"], "a day as \"submit_time >= DATE '2024-05-01'\""),
+        (["--where", "user IN (SELECT * FROM read_csv('/etc/passwd'))"], "is no condition in SQL"),
         (["--where", "gpus > 1"], "no column of the jobs table is named 'gpus'"),
         (["--engine", "spark"], "no engine is named 'spark'"),
         (["--engine", "dask"], "the address of the scheduler is missing"),
@@ -71,3 +76,14 @@ def test_what_does_not_fit_is_said_in_a_sentence(venus, tmp_path, capsys, words,
     assert characterize(venus, tmp_path / "X", *words) == 2
     assert says in " ".join(capsys.readouterr().err.split())
     assert not (tmp_path / "X").exists()
+
+
+def test_columns_whose_names_are_words_of_sql_need_no_quotes():
+    jobs = pl.DataFrame({"user": ["ann", "bob", "ann"], "group": ["a", "a", "the user's group"], "num_gpus": [1, 8, 8]})
+    wanted = {
+        "user = 'ann'": 2,
+        "num_gpus >= 8 AND USER = 'ann'": 1,
+        "\"user\" = 'ann' AND group = 'a'": 1,
+        "group = 'the user''s group'": 1,
+    }
+    assert {text: jobs.filter(job_filter(text)).height for text in wanted} == wanted

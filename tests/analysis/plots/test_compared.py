@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import xml.etree.ElementTree as ET
 
 import polars as pl
 import pytest
@@ -89,3 +90,30 @@ def test_no_two_of_twenty_logs_look_the_same():
     assert all(a[1] != b[1] for a, b in itertools.pairwise(curves))
     assert all(a[1] != b[1] for a, b in itertools.pairwise(bars))
     assert len(DASHES) == len(HATCHES) == len(PALETTE)
+
+
+def test_names_of_any_script_and_with_control_characters_make_whole_files(tmp_path):
+    trace = rich_trace(num_jobs=300)
+    names = ["名前", "nul\x00l", "bell\x07", "a\r\nb", "<&>", "$\\bad{$", "\u202eright to left"]
+    users = [names[number % len(names)] for number in range(trace.jobs.height)]
+    table = characterize(trace.jobs.with_columns(user=pl.Series(users)), ["top_users"])
+    # A warning would be an error here: the letters that the font lacks are nobody's fault.
+    write_figures(table, tmp_path)
+    text = "".join(ET.parse(tmp_path / "top_users.svg").getroot().itertext())
+    for part in ("名前", "nul\N{REPLACEMENT CHARACTER}l", "bell\N{REPLACEMENT CHARACTER}", "<&>", "$\\bad{$"):
+        assert part in text
+
+
+def test_the_axis_of_logs_of_cpu_jobs_says_jobs():
+    cpu = synthesize(like="venus", num_jobs=300, seed=1).jobs.with_columns(num_gpus=pl.lit(0.0))
+    gpu = cpu.with_columns(num_gpus=pl.lit(2.0))
+    users = {name: characterize(jobs, ["top_users"])["top_users"] for name, jobs in (("c", cpu), ("g", gpu))}
+    labels = {
+        tuple(logs): FIGURES["top_users"].function({log: users[log] for log in logs}).get_ylabel()
+        for logs in ("c", "g", "cg")
+    }
+    assert labels == {
+        ("c",): "Share of all jobs (%)",
+        ("g",): "Share of all GPU time (%)",
+        ("c", "g"): "Share of all GPU time or jobs (%)",
+    }

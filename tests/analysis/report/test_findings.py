@@ -106,6 +106,15 @@ def test_jobs_of_unknown_size_are_in_the_plural_and_one_job_in_the_singular():
     assert texts[1] == "The only GPU job runs 1.67 min."
 
 
+def test_where_no_user_is_named_the_account_is_not_called_one():
+    trace = trace_of([(1, 100 + 900 * (number % 3), 0, "completed") for number in range(60)])
+    jobs = trace.jobs.with_columns(account="user", user=pl.lit(None, pl.String))
+    assert "Knowing of a job only its user explains 100 %" in one(told(trace), "Knowing")
+    text = one(told(Trace(jobs, meta=trace.meta)), "Knowing")
+    assert "Knowing of a job only its account explains 100 %" in text
+    assert "user" not in text
+
+
 def test_a_timetable_of_arrivals_is_no_poisson_process():
     text = one(told(trace_of([(1, 60, 0, "completed")] * 200)), "number an hour")
     assert text.startswith("Jobs arrive more evenly than by chance")
