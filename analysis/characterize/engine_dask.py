@@ -98,4 +98,4 @@ def _facts_of(part: pl.LazyFrame, request: Request) -> pl.DataFrame:
 
 
 def _count(part: pl.LazyFrame, request: Request, facts: Facts) -> list[pl.DataFrame]:
-    return request.count(request.prepared(part, num_jobs=facts.num_jobs), facts)
+    return request.count(part, num_jobs=facts.num_jobs, facts=facts)[1]

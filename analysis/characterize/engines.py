@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -10,7 +11,7 @@ import polars as pl
 
 from analysis.characterize.cubes import GROUPS, Input
 from analysis.characterize.intervals import NEEDED, changes
-from analysis.characterize.prepare import FACT_COLUMNS, Facts, Log, prepare
+from analysis.characterize.prepare import FACT_COLUMNS, GROUPED_NAMES, Facts, Log, prepare, views
 from analysis.errors import UnknownNameError
 
 __all__ = ["BATCH_JOBS", "ENGINES", "Collected", "Request", "collect", "cut"]
@@ -51,29 +52,61 @@ class Request:
         return jobs if self.where is None else jobs.filter(self.where)
 
     def prepared(self, jobs: pl.LazyFrame, *, num_jobs: int) -> pl.DataFrame:
-        """The columns that inputs and facts read, of the jobs of a part that enter; the facts come later."""
+        """The columns that inputs and facts read, of the jobs of a part that enter; `views` and facts come later."""
         whole = prepare(self.chosen(jobs), num_jobs=num_jobs, time_zone=self.time_zone)
+        known = whole.collect_schema().names()
         exprs = [expr for item, by in self.wanted for expr in _exprs(item, by)]
-        needed = {*FACT_COLUMNS, *(name for expr in exprs for name in expr.meta.root_names())}
-        if any(item.table == "changes" for item, _ in self.wanted):
+        if any(expr.meta.has_multiple_outputs() for expr in exprs):
+            return whole.select(known).collect(engine="streaming")
+        needed = {name for key in self.wanted for name in self._read(*key, num_jobs=num_jobs)}
+        needed |= _stored(FACT_COLUMNS, num_jobs=num_jobs)
+        coded = [pl.col(name).cast(pl.Categorical) for name in GROUPED_NAMES if name in needed]
+        return whole.select(name for name in known if name in needed).with_columns(coded).collect(engine="streaming")
+
+    def _read(self, item: Input, by: Sequence[str], *, num_jobs: int) -> set[str]:
+        """Stored columns that an input reads."""
+        needed = {name for expr in _exprs(item, by) for name in expr.meta.root_names()}
+        if item.table == "changes":
             needed |= {*NEEDED, *(["job_id"] if self.attempts is not None else [])}
-        takes_all = any(expr.meta.has_multiple_outputs() for expr in exprs)
-        names = [name for name in whole.collect_schema().names() if takes_all or name in needed]
-        return whole.select(names).collect(engine="streaming")
+        return _stored(needed, num_jobs=num_jobs)
 
     def facts(self, part: pl.LazyFrame) -> pl.DataFrame:
         """What `Facts.merge` takes, of a part of the jobs."""
         return Facts.query(prepare(self.chosen(part), num_jobs=0)).collect(engine="streaming")
 
-    def count(self, prepared: pl.DataFrame, facts: Facts) -> list[pl.DataFrame]:
-        """Count every wanted input in a part of the prepared jobs."""
-        # Constants are put beside the rows when they are read: as columns they would need room for every job.
-        rows = prepared.lazy().with_columns(facts.columns())
-        tables = {"jobs": rows}
-        if any(item.table == "changes" for item, _ in self.wanted):
-            tables["changes"] = changes(rows, self.attempts)
+    def count(
+        self, jobs: pl.LazyFrame, *, num_jobs: int, facts: Facts | None = None
+    ) -> tuple[Facts, list[pl.DataFrame]]:
+        """Count every wanted input in a part of the jobs; without ``facts`` the part is the whole log."""
+        rows = self.prepared(jobs, num_jobs=num_jobs)
+        seen = list(views(num_jobs=num_jobs).items())
+        added = [expr.alias(name) for name, expr in seen if set(expr.meta.root_names()) <= set(rows.columns)]
+        known = facts or Facts.merge([Facts.query(rows.lazy().with_columns(added)).collect()])
+        counted: dict[Key, pl.DataFrame] = {}
         # One after the other: together their hash tables would need several times the memory.
-        return [item.query(tables[item.table], by=by).collect(engine="streaming") for item, by in self.wanted]
+        for key, later in self._order(rows, num_jobs=num_jobs):
+            present = [expr for expr in added if set(expr.meta.root_names()) <= set(rows.columns)]
+            # Constants are put beside the rows when they are read: as columns they would need room for every job.
+            table = rows.lazy().with_columns([*present, *known.columns()])
+            if key[0].table == "changes":
+                table = changes(table, self.attempts)
+            counted[key] = _named(key[0].query(table, by=key[1]).collect(engine="streaming"))
+            del table
+            rows = rows.select(name for name in rows.columns if name in later)
+        return known, [counted[key] for key in self.wanted]
+
+    def _order(self, rows: pl.DataFrame, *, num_jobs: int) -> Iterator[tuple[Key, set[str]]]:
+        """Inputs, and the columns that are still needed after each: first what frees the largest columns."""
+        if any(expr.meta.has_multiple_outputs() for key in self.wanted for expr in _exprs(*key)):
+            yield from ((key, set(rows.columns)) for key in self.wanted)
+            return
+        sizes = {column.name: column.estimated_size() for column in rows}
+        left = {key: self._read(*key, num_jobs=num_jobs) for key in self.wanted}
+        while left:
+            readers = Counter(name for names in left.values() for name in names)
+            key = max(left, key=lambda one: sum(sizes.get(name, 0) for name in left[one] if readers[name] == 1))
+            del left[key]
+            yield key, set().union(*left.values())
 
     def merge(self, parts: Iterable[Sequence[pl.DataFrame]]) -> dict[Key, pl.DataFrame]:
         """Put the parts of every wanted input together, as they come."""
@@ -89,6 +122,17 @@ class Request:
             merged[item, by] = item.merge(frames, by=by)
             frames.clear()
         return merged
+
+
+def _stored(names: Iterable[str], *, num_jobs: int) -> set[str]:
+    """Columns that are stored for some prepared columns."""
+    seen = views(num_jobs=num_jobs)
+    return {root for name in names for root in (seen[name].meta.root_names() if name in seen else [name])}
+
+
+def _named(counted: pl.DataFrame) -> pl.DataFrame:
+    """Names instead of the numbers that stand for them in one part of a log."""
+    return counted.with_columns(pl.col(pl.Categorical).cast(pl.String))
 
 
 def _exprs(item: Input, by: Sequence[str]) -> Iterator[pl.Expr]:
@@ -137,16 +181,12 @@ def _collect_polars(jobs: pl.LazyFrame, request: Request) -> Collected:
     parts = cut(jobs, BATCH_JOBS)
     if len(parts) == 1:
         # Few enough to be counted exactly, so that the facts need not be known before the columns are read.
-        prepared = request.prepared(jobs, num_jobs=0)
-        facts = Facts.merge([Facts.query(prepared.lazy()).collect()])
-        counted = request.count(prepared, facts)
-        del prepared
+        facts, counted = request.count(jobs, num_jobs=0)
         return facts, request.merge([counted])
     # Half as large: what has been merged needs room beside the part.
     parts = cut(jobs, BATCH_JOBS // 2)
     facts = Facts.merge([request.facts(part) for part in parts])
-    frames = (request.prepared(part, num_jobs=facts.num_jobs) for part in parts)
-    return facts, request.merge(request.count(frame, facts) for frame in frames)
+    return facts, request.merge(request.count(part, num_jobs=facts.num_jobs, facts=facts)[1] for part in parts)
 
 
 def cut(jobs: pl.LazyFrame, size: int) -> list[pl.LazyFrame]:

@@ -14,7 +14,18 @@ from analysis.frames import jobs_to_polars
 from analysis.metrics import US_PER_S
 from analysis.trace import Trace
 
-__all__ = ["EXACT_JOBS", "FACT_COLUMNS", "Facts", "Log", "as_log", "prepare", "whole_jobs"]
+__all__ = [
+    "EXACT_JOBS",
+    "FACT_COLUMNS",
+    "GROUPED_NAMES",
+    "Facts",
+    "Log",
+    "as_log",
+    "name_key",
+    "prepare",
+    "views",
+    "whole_jobs",
+]
 
 #: In a log of more jobs than this, durations and waits that are no whole seconds are rounded to four digits.
 EXACT_JOBS: Final = 5_000_000
@@ -30,6 +41,12 @@ NAMES: Final = {
     "job_name": pl.col("job_name"),
     "group": pl.col("group"),
 }
+#: Times as microseconds since 1970 UTC.
+TIMES: Final = {f"{name}_us": pl.col(f"{name}_time").dt.timestamp("us") for name in ("submit", "start", "end")}
+#: Durations as keys of cubes.
+KEYS: Final = {"run_s": pl.col("duration_s"), "wait_s": pl.col("queueing_delay_s")}
+#: Names of few values that are grouped by: as numbers they are counted faster, and take a fraction of the room.
+GROUPED_NAMES: Final = ("user", "vc")
 
 
 def name_key(name: pl.Expr) -> pl.Expr:
@@ -166,9 +183,8 @@ def prepare(jobs: pl.LazyFrame, *, num_jobs: int, time_zone: str = "UTC") -> pl.
         metrics.gpu_s(),
         (metrics.gpu_s() * US_PER_S).round().cast(pl.Int64).alias("gpu_us"),
         (pl.col("num_gpus") * 1000).round().cast(pl.Int64).alias("milli_gpus"),
-        _as_key("duration_s", is_exact=is_exact).alias("run_s"),
-        _as_key("queueing_delay_s", is_exact=is_exact).alias("wait_s"),
-        *(pl.col(f"{name}_time").dt.timestamp("us").alias(f"{name}_us") for name in ("submit", "start", "end")),
+        *((expr if is_exact else _rough(expr)).alias(name) for name, expr in KEYS.items()),
+        *(expr.alias(name) for name, expr in TIMES.items()),
         # Zone before date: a day begins at the site's midnight.
         pl.col("submit_time").dt.convert_time_zone(time_zone).dt.date().alias("local_day"),
         *(name_key(expr).alias(f"{name}_key") for name, expr in NAMES.items()),
@@ -177,8 +193,10 @@ def prepare(jobs: pl.LazyFrame, *, num_jobs: int, time_zone: str = "UTC") -> pl.
     )
 
 
-def _as_key(name: str, *, is_exact: bool) -> pl.Expr:
-    value = pl.col(name)
-    if is_exact:
-        return value
+def _rough(value: pl.Expr) -> pl.Expr:
     return pl.when(value == value.floor()).then(value).otherwise(value.round_sig_figs(ROUGH_DIGITS))
+
+
+def views(*, num_jobs: int) -> dict[str, pl.Expr]:
+    """Prepared columns that are other columns under another name or dtype: put beside these they take no room."""
+    return {**TIMES, **KEYS} if num_jobs <= EXACT_JOBS else dict(TIMES)
