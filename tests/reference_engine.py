@@ -68,6 +68,7 @@ ORDERS: dict[str, tuple[str, Callable[..., int]]] = {
     "multifactor_skip": ("skip", virtual_age),
     "sjf_fastest": ("fastest", lambda _job, run: run),
     "qssf_fastest": ("fastest", lambda job, run: run * job.milli),
+    "conservative": ("conservative", lambda _job, _run: 0),
     "easy": ("easy", lambda _job, _run: 0),
 }
 
@@ -335,10 +336,13 @@ def beside(rooms: Rooms, later: Rooms, reserved: Grant) -> Rooms:
     return seen
 
 
-def preemptive() -> type[Engine]:
-    from tests.reference_preemption import PreemptiveEngine  # it builds on this file
+def engine_for(policy: str) -> type[Engine]:
+    from tests.reference_conservative import ConservativeEngine  # they build on this file
+    from tests.reference_preemption import PreemptiveEngine
 
-    return PreemptiveEngine
+    if policy == "conservative":
+        return ConservativeEngine
+    return Engine if policy in ORDERS else PreemptiveEngine
 
 
 def reference_replay(
@@ -355,7 +359,7 @@ def reference_replay(
     jobs, nodes = list(jobs), list(nodes)
     ranked = sorted(zip(jobs, in_order([j.job_id for j in jobs]), strict=True), key=lambda r: (r[0].submit, r[1]))
     placed = sorted(zip(nodes, in_order([n.node_id for n in nodes]), strict=True), key=lambda r: r[1])
-    engine = (Engine if policy in ORDERS else preemptive())(
+    engine = engine_for(policy)(
         [job for job, _ in ranked],
         [node for node, _ in placed],
         policy,

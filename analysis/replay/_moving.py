@@ -12,6 +12,7 @@ from analysis.replay import _place
 from analysis.replay._bits import I64
 from analysis.replay._compiled import constant
 from analysis.replay._hardware import COUNT, MILLI, SIZE, TYPE, Hardware
+from analysis.replay._heap import Heap, make_heap
 from analysis.replay._jobs import US, to_us
 from analysis.replay._prepare import Prepared
 from analysis.replay._state import Log, Work
@@ -59,9 +60,7 @@ class Moving(NamedTuple):
     stuck: I64  # [V] head that found no room in the last pass
     waiting: I64  # [V]
     # Running jobs: a heap by next event, and a list per VC.
-    when: I64
-    who: I64
-    at: I64  # [n] place in the heap
+    events: Heap
     runner: I64  # all lists behind each other …
     runner0: I64  # [V]
     num_runners: I64  # [V]
@@ -121,7 +120,7 @@ def make_moving(policy: Policy, rule: MovingKey, prepared: Prepared) -> Moving:
         milli=milli,
         checkpoint=_by_size(rule.costs.checkpoint_overhead_s, milli),
         restart=_by_size(rule.costs.restart_cost_s, milli),
-        is_wide=_wide(classes, hw),
+        is_wide=wide_classes(classes, hw),
         ratio=_ratio_table(prepared),
         left=to_us(prepared.jobs["duration_s"][prepared.accepted]),
         guess=prepared.predicted_log.copy(),
@@ -139,9 +138,7 @@ def make_moving(policy: Policy, rule: MovingKey, prepared: Prepared) -> Moving:
         vc_queues=(np.arange(prepared.num_vcs + 1) if is_strict else by_class).astype(np.int64),
         stuck=np.full(prepared.num_vcs, NOBODY, dtype=np.int64),
         waiting=np.zeros(prepared.num_vcs, dtype=np.int64),
-        when=np.empty(n, dtype=np.int64),
-        who=np.empty(n, dtype=np.int64),
-        at=np.empty(n, dtype=np.int64),
+        events=make_heap(n),
         runner=np.empty(n, dtype=np.int64),
         runner0=(np.cumsum(vc_counts) - vc_counts).astype(np.int64),
         num_runners=np.zeros(prepared.num_vcs, dtype=np.int64),
@@ -190,7 +187,7 @@ def _by_size(seconds: SecondsBySize, milli: I64) -> I64:
     return chosen
 
 
-def _wide(classes: I64, hw: Hardware) -> I64:
+def wide_classes(classes: I64, hw: Hardware) -> I64:
     """Whether a class asks for whole nodes of one size, without rest, whatever type it gets."""
     wide = np.zeros(len(classes), dtype=np.int64)
     for c, row in enumerate(classes):

@@ -191,8 +191,8 @@ def touch(s: Preemption, vc: int, mark: int) -> None:
 @melted
 def all_events(s: Preemption, now: int) -> None:
     """Let all jobs go that end now, and change the keys that change now."""
-    while s.log.counters[RUNNING] > 0 and s.m.when[0] == now:
-        job = s.m.who[0]
+    while s.log.counters[RUNNING] > 0 and s.m.events.when[0] == now:
+        job = s.m.events.who[0]
         touch(s, s.work.classes[s.work.job_class[job], VC], CHANGED)
         if s.log.end[job] == now:
             end_run(s, job, now)
@@ -250,7 +250,7 @@ def run(s: Preemption) -> None:
     while job < n or counters[RUNNING] > 0:
         now = min(submit[job] if job < n else NEVER, first_tick(s))
         if counters[RUNNING] > 0:
-            now = min(now, s.m.when[0])
+            now = min(now, s.m.events.when[0])
         all_events(s, now)
         if s.m.rule[KIND] == SLICES:
             for vc in range(len(s.m.tick)):

@@ -6,6 +6,7 @@ import numpy as np
 
 from analysis.replay._compiled import ZERO, compiled, melted
 from analysis.replay._hardware import release
+from analysis.replay._heap import float_up, sink, take_out
 from analysis.replay._moving import (
     IS_STRICT,
     KIND,
@@ -15,7 +16,6 @@ from analysis.replay._moving import (
     REMAINING,
     SAFE,
     SLICES,
-    Moving,
     Preemption,
 )
 from analysis.replay._place import VC, type_of
@@ -71,55 +71,6 @@ def dequeue(s: Preemption, queue: int) -> None:
     heap[first + i] = last
     m.waiting[s.work.classes[s.work.job_class[job], VC]] -= 1
     s.log.counters[WAITING] -= 1
-
-
-# --- running jobs by their next event --------------------------------------------------------------------------------
-
-
-@melted
-def seat(m: Moving, i: int, time: int, job: int) -> None:
-    """Write a running job into its place in the heap."""
-    m.when[i] = time
-    m.who[i] = job
-    m.at[job] = i
-
-
-@compiled
-def float_up(m: Moving, i: int, time: int, job: int) -> None:
-    """Let an event rise from place i."""
-    while i > 0:
-        up = (i - 1) >> 1
-        if m.when[up] <= time:
-            break
-        seat(m, i, m.when[up], m.who[up])
-        i = up
-    seat(m, i, time, job)
-
-
-@compiled
-def sink(m: Moving, n: int, i: int, time: int, job: int) -> None:
-    """Put an event at place i of a heap of n and let it go where it belongs."""
-    while True:
-        down = 2 * i + 1
-        if down >= n:
-            break
-        if down + 1 < n and m.when[down + 1] < m.when[down]:
-            down += 1
-        if m.when[down] >= time:
-            break
-        seat(m, i, m.when[down], m.who[down])
-        i = down
-    float_up(m, i, time, job)
-
-
-@melted
-def drop_event(s: Preemption, job: int) -> None:
-    """Forget a running job's event."""
-    m, hole = s.m, s.m.at[job]
-    s.log.counters[RUNNING] -= 1
-    n = s.log.counters[RUNNING]
-    if hole < n:
-        sink(m, n, hole, m.when[n], m.who[n])
 
 
 # --- the key of a running job ----------------------------------------------------------------------------------------
@@ -186,7 +137,7 @@ def begin_run(s: Preemption, job: int, stop_entry: int, now: int) -> None:
     m.begin[job] = now
     change = next_key(s, job, now)
     log.counters[RUNNING] += 1
-    float_up(m, log.counters[RUNNING] - 1, min(log.end[job], change), job)
+    float_up(m.events, log.counters[RUNNING] - 1, min(log.end[job], change), job)
     vc = s.work.classes[c, VC]
     m.place[job] = m.runner0[vc] + m.num_runners[vc]
     m.runner[m.place[job]] = job
@@ -200,7 +151,7 @@ def change_key(s: Preemption, job: int, now: int) -> None:
     move_out(s, job)
     change = next_key(s, job, now)
     settle_in(s, job)
-    sink(s.m, s.log.counters[RUNNING], s.m.at[job], min(s.log.end[job], change), job)
+    sink(s.m.events, s.log.counters[RUNNING], s.m.events.at[job], min(s.log.end[job], change), job)
 
 
 @melted
@@ -208,7 +159,8 @@ def forget_run(s: Preemption, job: int, now: int) -> None:
     """Take a job off all lists of running jobs, and count the time that it held its GPUs."""
     m, vc, begin = s.m, s.work.classes[s.work.job_class[job], VC], s.m.begin[job]
     move_out(s, job)
-    drop_event(s, job)
+    s.log.counters[RUNNING] -= 1
+    take_out(m.events, s.log.counters[RUNNING], job)
     m.num_runners[vc] -= 1
     last = m.runner[m.runner0[vc] + m.num_runners[vc]]
     m.runner[m.place[job]] = last

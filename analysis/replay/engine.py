@@ -8,13 +8,14 @@ import numpy as np
 
 from analysis.errors import UnknownNameError
 from analysis.frames import jobs_to_polars
-from analysis.replay import _loop, _preempt, _state
+from analysis.replay import _conserve, _loop, _preempt, _state
 from analysis.replay._backfill import make_backfill
 from analysis.replay._hardware import COUNT, SIZE, TYPE, make_entries
 from analysis.replay._jobs import US, check_predicted
 from analysis.replay._moving import Preemption, make_moving
 from analysis.replay._order import make_queues
 from analysis.replay._prepare import EXCEEDS_CAPACITY, Prepared, prepare
+from analysis.replay._promises import Conserve, make_promises
 from analysis.replay._queues import Ends
 from analysis.replay._schedule import Stops, job_table, make_schedule
 from analysis.replay._scoring import Scoring
@@ -157,6 +158,9 @@ def run_loop(policy: Policy, prepared: Prepared) -> tuple[_state.Log, Stops | No
         wasted = moving.wasted * moving.milli[prepared.job_class]
         return log, Stops(moving.stops, wasted, moving.held, moving.early)
     if len(prepared.accepted) == 0:
+        return log, None
+    if policy.trait == "conservative":
+        _conserve.run(Conserve(prepared.hw, work, log, make_promises(prepared)))
         return log, None
     queues = make_queues(policy, prepared)
     ends = Ends(np.empty_like(log.start), np.empty_like(log.start))

@@ -17,8 +17,18 @@ every_policy = pytest.mark.parametrize("policy", POLICIES)
 keeps_running = pytest.mark.parametrize("policy", [name for name, chosen in POLICIES.items() if not chosen.preempts])
 
 
-#: EASY counts an overdue job as ending 1 us from now, a GPU is worth an hour, levels and slices are so long: units.
-HAVE_UNITS = {"easy", "multifactor", "multifactor_skip", "las", "las_skip", "tiresias", "gittins", "time_slicing"}
+#: Backfill counts an overdue job as ending 1 us, or a minute, from now; a GPU is worth an hour; levels and slices have lengths.
+HAVE_UNITS = {
+    "easy",
+    "conservative",
+    "multifactor",
+    "multifactor_skip",
+    "las",
+    "las_skip",
+    "tiresias",
+    "gittins",
+    "time_slicing",
+}
 UNITLESS = [name for name in POLICIES if name not in HAVE_UNITS]
 
 

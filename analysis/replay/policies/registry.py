@@ -7,7 +7,8 @@ order does not fit:
 * ``skip``: go down the order and start what fits;
 * ``fastest``: the key counts per GPU type, and of the (job, type) pairs that fit now the lowest starts; ties by the
   earliest predicted finish, then (submit_time, job_id), then the type whose lowest node comes first;
-* ``easy``: EASY backfill, see ``analysis.replay.engine.replay``.
+* ``easy``: EASY backfill, see ``analysis.replay.engine.replay``;
+* ``conservative``: everybody has a reservation, in order of submission; see ``policies.backfill``.
 
 A policy whose function returns a ``MovingKey`` instead of an expression *preempts*: see ``policies.moving``.
 
@@ -41,7 +42,7 @@ from analysis.replay.policies.rules import MovingKey
 
 __all__ = ["POLICIES", "Policy", "policy"]
 
-Trait = Literal["strict", "skip", "fastest", "easy"]
+Trait = Literal["strict", "skip", "fastest", "easy", "conservative"]
 Key = Callable[..., pl.Expr | MovingKey]
 
 
@@ -56,7 +57,7 @@ class Policy:
     key : callable returning Expr or MovingKey
         Sort key over the jobs table; ``predicted_duration_s`` is there too: the predicted duration where the replay was
         given one, else the true one, in whole microseconds [s]; under ``fastest`` it is the one on each type in turn.
-    trait : {"strict", "skip", "fastest", "easy"}
+    trait : {"strict", "skip", "fastest", "easy", "conservative"}
         What happens when the first job of the order does not fit.
     meaning : str
         One line for people.
@@ -92,7 +93,7 @@ class Policy:
     @property
     def uses_predictions(self) -> bool:
         """Whether a predicted duration can change what this policy does."""
-        return self.trait in {"easy", "fastest"} or "predicted_duration_s" in self.needs
+        return self.trait in {"easy", "conservative", "fastest"} or "predicted_duration_s" in self.needs
 
     def using(self, **options: Any) -> Policy:
         """Return the same policy with other options.
@@ -135,7 +136,7 @@ def policy(*, trait: Trait, optional: Mapping[str, pl.DataType] | None = None) -
 
     Parameters
     ----------
-    trait : {"strict", "skip", "fastest", "easy"}
+    trait : {"strict", "skip", "fastest", "easy", "conservative"}
         What happens when the first job of the order does not fit.
     optional : mapping of str to DataType, optional
         Columns that the key reads and that are null where the jobs table has none.

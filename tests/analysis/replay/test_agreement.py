@@ -134,6 +134,14 @@ def test_philly_easy(philly: Case, predicted: str | None):
 
 
 @pytest.mark.full_trace
+@pytest.mark.parametrize("predicted", [None, PREDICTED], ids=["true", "predicted"])
+def test_philly_conservative(philly: Case, predicted: str | None):
+    """The reference looks through all bookings for every question: only the first jobs, on few nodes."""
+    case = Case(philly.jobs.head(200), Cluster.uniform(num_nodes=8, num_gpus=8))
+    assert_agreement(case, policy="conservative", predicted=predicted)
+
+
+@pytest.mark.full_trace
 @pytest.mark.parametrize("policy", ["srtf", "srtf_skip", "las", "tiresias"])
 def test_philly_preemption(philly: Case, policy: str):
     assert_agreement(Case(philly.jobs.head(4_000), philly.cluster), policy=policy)

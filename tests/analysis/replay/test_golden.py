@@ -82,6 +82,7 @@ FOUR = [ask("A", 3, 10), ask("B", 4, 5), ask("C", 1, 8), ask("D", 1, 15)]
         ("fifo", {"A": 0, "B": 10, "C": 15, "D": 15}),
         ("fifo_skip", {"A": 0, "C": 0, "D": 8, "B": 23}),
         ("easy", {"A": 0, "C": 0, "B": 10, "D": 15}),  # C71
+        ("conservative", {"A": 0, "C": 0, "B": 10, "D": 15}),
         ("sjf", {"B": 0, "C": 5, "A": 5, "D": 13}),
         ("qssf", {"C": 0, "D": 0, "B": 15, "A": 20}),
         ("ljf", {"D": 0, "A": 0, "C": 10, "B": 18}),
@@ -283,6 +284,47 @@ def test_a_wrong_prediction_orders_but_does_not_run():
     assert starts(guessed) == {"x": 0, "y": 9}
     assert guessed.schedule["end_s"].to_list() == [9, 10]
     assert starts(run(rows, nodes(1), "sjf")) == {"y": 0, "x": 1}
+
+
+# One node of 4 GPUs, conservative backfill. B is promised 10, and C and D what comes behind it, 15; D for 20 s would
+# fit beside A, but hold a GPU that B was promised. E ends before B begins. F (2 GPUs) finds 2 when C ends.
+#
+#            0         1         2         3
+#            0123456789012345678901234567890123456789
+#            AAAAAAAAAA                                      3 GPUs
+#            EEEEEEEE                                        1
+#                      BBBBB                                 4
+#                           CCCCCCCCCC                       2
+#                           DDDDDDDDDDDDDDDDDDDD             1
+#                                     FF                     2
+CONSERVATIVE = [ask("A", 3, 10), ask("B", 4, 5), ask("C", 2, 10), ask("D", 1, 20), ask("E", 1, 8), ask("F", 2, 2)]
+
+
+def test_conservative_promises_everybody_something():
+    result = run(CONSERVATIVE, nodes(4), "conservative")
+    assert starts(result) == {"A": 0, "E": 0, "B": 10, "C": 15, "D": 15, "F": 25}
+
+
+# The same, A predicted to take 20 s. B is promised 20; D ends just then, beside A; C, E and F are promised 25.
+# A ends at 10. B stays: D holds a GPU until 20. C for 10 s moves up to 10, then E for 8 s, too. F stays.
+#
+#            0         1         2
+#            012345678901234567890123456
+#            AAAAAAAAAACCCCCCCCCCBBBBBFF
+#            DDDDDDDDDDDDDDDDDDDD
+#                      EEEEEEEE
+def test_conservative_moves_promises_up_when_a_job_ends_early():
+    result = run(CONSERVATIVE, nodes(4), "conservative", guess={"A": 20})
+    assert starts(result) == {"A": 0, "D": 0, "B": 20, "C": 10, "E": 10, "F": 25}
+
+
+# A is predicted to take 2 s and takes 10. At 2 its end is moved on by a minute, to 62, and with it B's promise (all 4
+# GPUs) from 2 to 62, and C's (3) behind B. D comes at 3, is over by 33, before 62, and starts beside A. At 10 A ends: B
+# moves up to 33, C to 38.
+def test_conservative_corrects_predictions_that_are_too_short():
+    rows = [ask("A", 2, 10), ask("B", 4, 5), ask("C", 3, 5), ask("D", 2, 30, at=3)]
+    result = run(rows, nodes(4), "conservative", guess={"A": 2})
+    assert starts(result) == {"A": 0, "B": 33, "C": 38, "D": 3}
 
 
 # Two VCs. In the left one (n0, n1, 2 GPUs each) A (2 GPUs, n0) and B (1 GPU, n1) run for 50 s, but are predicted to

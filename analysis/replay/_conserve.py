@@ -1,0 +1,206 @@
+"""The event loop of conservative backfill: the rules stand in ``policies.backfill.conservative``."""
+
+from __future__ import annotations
+
+from analysis.replay._compiled import ZERO, compiled, constant, entry, melted
+from analysis.replay._hardware import release, retake
+from analysis.replay._heap import float_up, sink, take_out
+from analysis.replay._place import ANY_TYPE, NOWHERE, VC, node_of, place_quick
+from analysis.replay._promises import Conserve, book, plan, promise
+from analysis.replay._state import MOST_WAITING, NEVER, RUNNING, WAITING
+
+NOBODY = constant(-1)
+#: In place of a promised start: the promise was taken back.
+TORN = NEVER
+
+
+@melted
+def vc_of(s: Conserve, job: int) -> int:
+    """VC of a job."""
+    return int(s.work.classes[s.work.job_class[job], VC])
+
+
+@melted
+def join_line(s: Conserve, job: int) -> None:
+    """Let a job wait, behind everybody of its VC."""
+    p, vc = s.p, vc_of(s, job)
+    p.sooner[job], p.later[job] = p.last[vc], NOBODY
+    if p.last[vc] == NOBODY:
+        p.first[vc] = job
+    else:
+        p.later[p.last[vc]] = job
+    p.last[vc] = job
+    float_up(p.starts, s.log.counters[WAITING], p.start[job], job)
+    s.log.counters[WAITING] += 1
+
+
+@melted
+def leave_line(s: Conserve, job: int) -> None:
+    """Let a job wait no longer."""
+    p, vc = s.p, vc_of(s, job)
+    before, after = p.sooner[job], p.later[job]
+    if before == NOBODY:
+        p.first[vc] = after
+    else:
+        p.later[before] = after
+    if after == NOBODY:
+        p.last[vc] = before
+    else:
+        p.sooner[after] = before
+    s.log.counters[WAITING] -= 1
+    take_out(p.starts, s.log.counters[WAITING], job)
+
+
+@compiled
+def begin(s: Conserve, job: int, now: int) -> None:
+    """Let a job run whose places are taken and booked."""
+    s.log.start[job] = now
+    s.log.end[job] = now + s.work.run[job, s.log.column[job]]
+    float_up(s.p.events, s.log.counters[RUNNING], min(s.log.end[job], s.p.due[job]), job)
+    s.log.counters[RUNNING] += 1
+
+
+@compiled
+def end(s: Conserve, job: int, now: int) -> None:
+    """Let a job go."""
+    release(s.hw, s.log.held, s.work.first_entry[job], s.log.stop_entry[job])
+    s.log.counters[RUNNING] -= 1
+    take_out(s.p.events, s.log.counters[RUNNING], job)
+    if s.p.due[job] > now:
+        book(s, job, now, ZERO + 1)
+        s.p.is_loose[vc_of(s, job)] = 1
+
+
+@melted
+def shares_a_node(s: Conserve, one: int, other: int) -> bool:
+    """Tell whether two jobs have places on the same node."""
+    held, first = s.log.held, s.work.first_entry
+    for e in range(first[one], s.log.stop_entry[one]):
+        for f in range(first[other], s.log.stop_entry[other]):
+            if node_of(s.hw, held.item[e]) == node_of(s.hw, held.item[f]):
+                return True
+    return False
+
+
+@compiled
+def correct(s: Conserve, job: int, now: int) -> None:
+    """Move on the predicted end of a job that outlived it, and take back the promises that this may break."""
+    p, vc = s.p, vc_of(s, job)
+    before = p.due[job]
+    p.due[job] += p.step_us[min(p.tries[job], len(p.step_us) - 1)]
+    p.tries[job] += 1
+    sink(p.events, s.log.counters[RUNNING], p.events.at[job], min(s.log.end[job], p.due[job]), job)
+    one = p.first[vc]
+    while one != NOBODY:
+        if p.start[one] < p.due[job] and shares_a_node(s, one, job):
+            book(s, one, now, ZERO + 1)
+            move_promise(s, one, TORN)
+            p.is_torn[vc] = 1
+        one = p.later[one]
+    start = p.start[job]
+    p.start[job] = before
+    book(s, job, now, ZERO - 1)
+    p.start[job] = start
+
+
+@melted
+def move_promise(s: Conserve, job: int, at: int) -> None:
+    """Change a promised start."""
+    s.p.start[job] = at
+    sink(s.p.starts, s.log.counters[WAITING], s.p.starts.at[job], at, job)
+
+
+@compiled
+def mend(s: Conserve, vc: int, now: int) -> None:
+    """Give new promises to those who lost theirs, in the order of submission."""
+    p = s.p
+    job = p.first[vc]
+    while job != NOBODY:
+        if p.start[job] == TORN:
+            plan(s, job, now, NEVER)
+            move_promise(s, job, p.start[job])
+            book(s, job, now, ZERO - 1)
+        job = p.later[job]
+    p.is_torn[vc] = 0
+    p.is_loose[vc] = 1
+
+
+@compiled
+def tighten(s: Conserve, vc: int, now: int) -> None:
+    """Move promises to earlier instants where that is possible now, in the order of submission."""
+    p = s.p
+    job = p.first[vc]
+    while job != NOBODY:
+        if p.start[job] > now:
+            book(s, job, now, ZERO + 1)
+            if plan(s, job, now, p.start[job]):
+                move_promise(s, job, p.start[job])
+            book(s, job, now, ZERO - 1)
+        job = p.later[job]
+    p.is_loose[vc] = 0
+
+
+@compiled
+def arrive(s: Conserve, job: int, now: int) -> None:
+    """Start a newcomer whom nobody waits before, if it fits; else promise it something."""
+    vc = vc_of(s, job)
+    first = s.work.first_entry[job]
+    if s.p.first[vc] == NOBODY:
+        stop = place_quick(s.hw, s.work.classes[s.work.job_class[job]], ANY_TYPE, s.log.held, first)
+        if stop != NOWHERE:
+            s.log.stop_entry[job] = stop
+            promise(s, job, now)
+            book(s, job, now, ZERO - 1)
+            begin(s, job, now)
+            return
+    plan(s, job, now, NEVER)
+    book(s, job, now, ZERO - 1)
+    join_line(s, job)
+
+
+@melted
+def all_events(s: Conserve, now: int) -> None:
+    """Let all jobs go that end now; correct predictions that prove too short now."""
+    p = s.p
+    while s.log.counters[RUNNING] > 0 and p.events.when[0] == now:
+        job = p.events.who[0]
+        if s.log.end[job] == now:
+            end(s, job, now)
+        else:
+            correct(s, job, now)
+
+
+@melted
+def keep_promises(s: Conserve, now: int) -> None:
+    """Start everybody who was promised now."""
+    p = s.p
+    while s.log.counters[WAITING] > 0 and p.starts.when[0] == now:
+        job = p.starts.who[0]
+        leave_line(s, job)
+        retake(s.hw, s.log.held, s.work.first_entry[job], s.log.stop_entry[job])
+        begin(s, job, now)
+
+
+@entry
+def run(s: Conserve) -> None:
+    """Replay until the last job has ended."""
+    submit, counters, p = s.work.submit, s.log.counters, s.p
+    n, job = len(submit), ZERO
+    while job < n or counters[RUNNING] > 0 or counters[WAITING] > 0:
+        now = submit[job] if job < n else NEVER
+        if counters[RUNNING] > 0:
+            now = min(now, p.events.when[0])
+        if counters[WAITING] > 0:
+            now = min(now, p.starts.when[0])
+        all_events(s, now)
+        for vc in range(len(p.first)):
+            if p.is_torn[vc] == 1:
+                mend(s, vc, now)
+            if p.is_loose[vc] == 1:
+                tighten(s, vc, now)
+        keep_promises(s, now)
+        while job < n and submit[job] == now:
+            arrive(s, job, now)
+            job += 1
+        keep_promises(s, now)
+        counters[MOST_WAITING] = max(counters[MOST_WAITING], counters[WAITING])
