@@ -40,10 +40,13 @@ class Log:
         lines = gzip.decompress(path.read_bytes()).decode().splitlines()
         header = [line for line in lines if line.startswith(";")]
         # Field 4 is the length.
-        jobs = [line for line in lines if line.strip() and not line.startswith(";")]
-        jobs = [line for line in jobs if with_empty or int(line.split()[3]) > 0][:NUM_JOBS]
+        jobs = [line.split() for line in lines if line.strip() and not line.startswith(";")]
+        jobs = [fields for fields in jobs if with_empty or int(fields[3]) > 0][:NUM_JOBS]
+        for fields in jobs:
+            # A few got more processors than they asked for: accasim takes the one number, our loader the other.
+            fields[7] = fields[4]
         self.swf = folder / "log.swf"
-        self.swf.write_text("\n".join([*header, *jobs]) + "\n")
+        self.swf.write_text("\n".join([*header, *map(" ".join, jobs)]) + "\n")
         self.jobs = load("swf", self.swf, processors_as_gpus=True).jobs
 
     def theirs(self, policy):
@@ -92,7 +95,8 @@ def test_easy_differs_by_two_rules_and_by_nothing_else(log):
     assert log.restated(keeps_reservation=False, ignores_reservation=True) not in (theirs, ours)
 
 
-def test_accasim_lets_an_empty_job_cost_a_pass(log, real_data, tmp_path):
+@pytest.mark.usefixtures("log")
+def test_accasim_lets_an_empty_job_cost_a_pass(real_data, tmp_path):
     """A job of length 0 frees nothing for those behind it until something else happens; here another pass follows."""
     whole = Log(real_data("swf/KTH-SP2-1996-2.swf.gz"), tmp_path, with_empty=True)
     empty = whole.jobs.filter(pl.col("duration_s") == 0)["job_id"].to_list()
@@ -103,4 +107,3 @@ def test_accasim_lets_an_empty_job_cost_a_pass(log, real_data, tmp_path):
     # All is alike until the first empty job that somebody waits behind; from there on accasim is later.
     assert order[: order.index(differs[0])][-1] in empty
     assert ours[differs[0]] < theirs[differs[0]]
-    assert log.jobs.height == whole.jobs.height
