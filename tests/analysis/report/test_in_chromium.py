@@ -66,6 +66,18 @@ def test_the_policy_of_the_page_forbids_to_fetch(browser, page):
     )
 
 
+def test_on_a_telephone_what_a_row_is_called_is_neither_cut_nor_a_tower_of_letters(browser, compared):
+    browser.open(compared.as_uri(), width=400)
+    cells = browser.run(
+        "[...document.querySelectorAll('.many td:first-child')].filter(c => c.offsetParent)"
+        ".map(c => [c.scrollWidth - c.clientWidth, c.clientWidth])"
+    )
+    assert len(cells) > 20
+    for hidden, width in cells:
+        assert hidden <= 1
+        assert 60 <= width <= 0.4 * 400 + 30
+
+
 @pytest.mark.parametrize("dark", [False, True])
 @pytest.mark.parametrize("width", [400, 1600])
 def test_it_fits_a_telephone_and_a_wide_screen(browser, either, width, dark):
