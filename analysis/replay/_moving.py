@@ -24,7 +24,7 @@ F64 = npt.NDArray[np.float64]
 KIND, QUANTUM, MIN_RUN, IS_STRICT, LAST_SUBMIT = 0, 1, 2, 3, 4
 REMAINING, LEVELS, SLICES = constant(0), constant(1), constant(2)
 #: Key of a running job that may not be stopped.
-SAFE: Final = constant(np.iinfo(np.int64).min)
+SAFE: Final = constant(np.iinfo(np.int64).min + 1)
 # In place of a job: nobody's eviction makes room; there is room already.
 NOBODY: Final = constant(-1)
 ROOM: Final = constant(-2)
@@ -73,8 +73,14 @@ class Moving(NamedTuple):
     slot_gpus: I64
     num_slots: I64  # [N]
     tree: I64  # per group and number of GPUs a tree of maxima over the group's nodes
+    tree_key: I64  # the key that a job in a tree had
     tree0: I64  # [G]
     width: I64  # [G]
+    is_asked: I64  # whether somebody may ask for so many GPUs of a group's nodes …
+    asked0: I64  # [G] … whose answers begin here
+    is_stale: I64  # [N] 1: the node's leaves must be worked out anew …
+    stale: I64  # … and these are such nodes
+    num_stale: I64
     # Scratch.
     victim: I64  # [n] jobs looked at, last in the order first
     pick: I64  # [N]
@@ -104,6 +110,7 @@ def make_moving(policy: Policy, rule: MovingKey, prepared: Prepared) -> Moving:
     first_submit = np.zeros(prepared.num_vcs, dtype=np.int64)
     first_submit[classes[prepared.job_class[::-1], _place.VC]] = prepared.submit[::-1]
     tree0, width, tree = _trees(hw)
+    is_asked, asked0 = _asked(classes, hw)
     num_slots = 0 if len(hw.room) else int((hw.groups[:, SIZE] * hw.groups[:, COUNT]).sum())
     quantum = max(round(rule.quantum_s * US), 1)
     facts = [
@@ -150,6 +157,12 @@ def make_moving(policy: Policy, rule: MovingKey, prepared: Prepared) -> Moving:
         slot_gpus=np.empty(num_slots, dtype=np.int64),
         num_slots=np.zeros(len(hw.free), dtype=np.int64),
         tree=tree,
+        tree_key=np.where(tree == ROOM, np.iinfo(np.int64).max, np.iinfo(np.int64).min),
+        is_asked=is_asked,
+        asked0=asked0,
+        is_stale=np.zeros(len(hw.free), dtype=np.int64),
+        stale=np.empty(len(hw.free), dtype=np.int64),
+        num_stale=np.zeros(1, dtype=np.int64),
         tree0=tree0,
         width=width,
         victim=np.empty(n, dtype=np.int64),
@@ -176,6 +189,18 @@ def _trees(hw: Hardware) -> tuple[I64, I64, I64]:
             children = table[:, 2 * level : 4 * level].reshape(size[g], level, 2)
             table[:, level : 2 * level] = np.where((children == ROOM).any(axis=2), ROOM, NOBODY)
     return tree0, width, tree
+
+
+def _asked(classes: I64, hw: Hardware) -> tuple[I64, I64]:
+    """Numbers of GPUs that some class may ask of one node of each group: what it needs, or the whole node."""
+    size = hw.groups[:, SIZE]
+    first = (np.cumsum(size + 1) - (size + 1)).astype(np.int64)
+    asked = np.zeros(int((size + 1).sum()), dtype=np.int64)
+    for g in range(len(size)):
+        needs = classes[:, _place.WHOLE]
+        asked[first[g] + np.unique(needs[needs <= size[g]])] = 1
+        asked[first[g] + size[g]] = 1
+    return asked, first
 
 
 def _by_size(seconds: SecondsBySize, milli: I64) -> I64:

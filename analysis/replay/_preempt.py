@@ -30,7 +30,7 @@ from analysis.replay._runs import (
     stop_run,
 )
 from analysis.replay._state import MOST_WAITING, NEVER, RUNNING, WAITING
-from analysis.replay._victims import best_leaves, comes_after, node_to_clear, resort
+from analysis.replay._victims import best_leaves, catch_up, comes_after, node_to_clear, resort
 from analysis.replay._walk import walk
 
 #: Not only queues where somebody came.
@@ -107,6 +107,7 @@ def push_out(s: Preemption, job: int, now: int) -> bool:
     if len(s.hw.room) > 0 or (s.m.is_wide[c] == 0 and (row[MODE] != ON_ONE_NODE or row[PIECES] > 0)):
         return walk(s, job, now)
     if s.m.is_wide[c] == 1:
+        catch_up(s)
         return clear_nodes(s, job, now)
     node = node_to_clear(s, job, now)
     if node == NOWHERE:

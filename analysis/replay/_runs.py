@@ -165,8 +165,9 @@ def forget_run(s: Preemption, job: int, now: int) -> None:
     last = m.runner[m.runner0[vc] + m.num_runners[vc]]
     m.runner[m.place[job]] = last
     m.place[last] = m.place[job]
-    m.held[job] += now - begin
-    m.early[job] += max(min(now, m.rule[LAST_SUBMIT]) - begin, 0)
+    if m.stops[job] > 0 or now < s.log.end[job]:
+        m.held[job] += now - begin
+        m.early[job] += max(min(now, m.rule[LAST_SUBMIT]) - begin, 0)
 
 
 @compiled

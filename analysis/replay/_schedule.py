@@ -11,6 +11,7 @@ import pyarrow as pa
 from analysis.replay._bits import I64
 from analysis.replay._hardware import MILLI, TYPE, list_nodes
 from analysis.replay._jobs import US
+from analysis.replay._moving import Moving
 from analysis.replay._prepare import NO_REASON, REASONS, Prepared
 from analysis.replay._state import Log
 from analysis.replay.result import SCHEDULE, STATES
@@ -23,6 +24,18 @@ class Stops(NamedTuple):
     wasted: I64  # milli-GPUs times microseconds
     held: I64  # microseconds
     early: I64  # … of them until the last submission
+
+
+def count_stops(prepared: Prepared, log: Log, m: Moving) -> Stops:
+    """Sum up; the loop counts the time of those only who were stopped."""
+    never = m.stops == 0
+    last = prepared.submit[-1] if len(prepared.submit) else 0
+    return Stops(
+        stopped=m.stops,
+        wasted=m.wasted * m.milli[prepared.job_class],
+        held=np.where(never, log.end - log.start, m.held),
+        early=np.where(never, np.maximum(np.minimum(log.end, last) - log.start, 0), m.early),
+    )
 
 
 def make_schedule(prepared: Prepared, log: Log, stops: Stops | None) -> pl.DataFrame:

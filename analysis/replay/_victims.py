@@ -8,10 +8,14 @@ comes last. It says without a walk over the running jobs whether a job that asks
 from __future__ import annotations
 
 from analysis.replay._bits import I64
-from analysis.replay._compiled import ZERO, compiled, melted
+from analysis.replay._compiled import ZERO, compiled, constant, melted
 from analysis.replay._hardware import COUNT, FIRST, SIZE, TYPE, Hardware
 from analysis.replay._moving import KIND, NOBODY, REMAINING, ROOM, Moving, Preemption
 from analysis.replay._place import FAR, NOWHERE, TYPES, VC, WHOLE, allows
+from analysis.replay._state import NEVER
+
+#: Key of a leaf that nobody's eviction frees.
+NEVER_FREE = constant(-NEVER - 1)
 
 
 @melted
@@ -32,28 +36,57 @@ def yields(m: Moving, runner: int, job: int, now: int) -> bool:
 
 @melted
 def better(m: Moving, one: int, other: int) -> int:
-    """Better of two leaves, the first if they are alike."""
-    if other == NOBODY or one == ROOM:
-        return one
-    if one == NOBODY or other == ROOM:
+    """Better of two places in the trees, the first if they are alike."""
+    if m.tree_key[other] > m.tree_key[one]:
         return other
-    return other if comes_after(m, other, one) else one
+    return other if m.tree_key[other] == m.tree_key[one] and m.tree[other] > m.tree[one] else one
+
+
+@melted
+def key_of(m: Moving, value: int) -> int:
+    """Key of a leaf."""
+    if value == ROOM:
+        return NEVER
+    return NEVER_FREE if value == NOBODY else int(m.key[value])
 
 
 @compiled
 def set_tree(m: Moving, base: int, width: int, item: int, value: int) -> None:
-    """Change one leaf of a tree."""
-    tree = m.tree
+    """Change one leaf of a tree.
+
+    The trees keep the keys that they were built with: those of jobs on nodes that are not worked out yet may be old.
+    """
+    tree, keys = m.tree, m.tree_key
     i = width + item
-    if tree[base + i] == value:
+    key = key_of(m, value)
+    if tree[base + i] == value and keys[base + i] == key:
         return
-    tree[base + i] = value
+    tree[base + i], keys[base + i] = value, key
     while i > 1:
         i >>= 1
-        best = better(m, tree[base + 2 * i], tree[base + 2 * i + 1])
-        if tree[base + i] == best:
+        best = better(m, base + 2 * i, base + 2 * i + 1)
+        if tree[base + i] == tree[best] and keys[base + i] == keys[best]:
             return
-        tree[base + i] = best
+        tree[base + i], keys[base + i] = tree[best], keys[best]
+
+
+@melted
+def expect(m: Moving, node: int) -> None:
+    """Note that a node's leaves must be worked out before somebody reads the trees."""
+    if m.is_stale[node] == 0:
+        m.is_stale[node] = 1
+        m.stale[m.num_stale[0]] = node
+        m.num_stale[0] += 1
+
+
+@compiled
+def catch_up(s: Preemption) -> None:
+    """Work out the leaves of all nodes where something has changed."""
+    m = s.m
+    for k in range(m.num_stale[0]):
+        m.is_stale[m.stale[k]] = 0
+        refresh(s.hw, m, m.stale[k])
+    m.num_stale[0] = 0
 
 
 @compiled
@@ -69,7 +102,8 @@ def refresh(hw: Hardware, m: Moving, node: int) -> None:
             free += m.slot_gpus[slot]
             last = m.slot_job[slot]
             slot += 1
-        set_tree(m, base + (gpus - 1) * 2 * width, width, item, last if free >= gpus else NOBODY)
+        if m.is_asked[m.asked0[g] + gpus] == 1:
+            set_tree(m, base + (gpus - 1) * 2 * width, width, item, last if free >= gpus else NOBODY)
 
 
 @melted
@@ -103,7 +137,7 @@ def settle_in(s: Preemption, job: int) -> None:
     held = s.log.held
     for e in range(s.work.first_entry[job], s.log.stop_entry[job]):
         add_slot(s.m, held.item[e], job, held.amount[e])
-        refresh(s.hw, s.m, held.item[e])
+        expect(s.m, held.item[e])
 
 
 @compiled
@@ -114,12 +148,12 @@ def move_out(s: Preemption, job: int) -> None:
     held = s.log.held
     for e in range(s.work.first_entry[job], s.log.stop_entry[job]):
         drop_slot(s.m, held.item[e], job)
-        refresh(s.hw, s.m, held.item[e])
+        expect(s.m, held.item[e])
 
 
 @compiled
 def resort(s: Preemption, vc: int) -> None:
-    """Put the nodes and trees of a VC in order after many keys have changed."""
+    """Put the nodes of a VC in order after many keys have changed."""
     hw, m = s.hw, s.m
     if len(hw.room) > 0:
         return
@@ -129,11 +163,7 @@ def resort(s: Preemption, vc: int) -> None:
             m.num_slots[node] = 0
             for i in range(m.slot0[node], m.slot0[node] + total):
                 add_slot(m, node, m.slot_job[i], m.slot_gpus[i])
-            refresh(hw, m, node)
-        for gpus in range(hw.groups[g, SIZE]):
-            base = m.tree0[g] + gpus * 2 * m.width[g]
-            for i in range(m.width[g] - 1, 0, -1):
-                m.tree[base + i] = better(m, m.tree[base + 2 * i], m.tree[base + 2 * i + 1])
+            expect(m, node)
 
 
 @melted
@@ -153,10 +183,13 @@ def node_to_clear(s: Preemption, job: int, now: int) -> int:
     """Node where one that needs a single node gets its GPUs by eviction; NOWHERE if it cannot."""
     hw, m, row = s.hw, s.m, s.work.classes[s.work.job_class[job]]
     whole = row[WHOLE]
+    catch_up(s)
     last = NOBODY
     for g in range(hw.vc_groups[row[VC]], hw.vc_groups[row[VC] + 1]):
         if hw.groups[g, SIZE] >= whole and allows(row[TYPES], hw.groups[g, TYPE]):
-            last = better(m, last, m.tree[m.tree0[g] + (whole - 1) * 2 * m.width[g] + 1])
+            top = m.tree[m.tree0[g] + (whole - 1) * 2 * m.width[g] + 1]
+            if last == NOBODY or (top >= 0 and comes_after(m, top, last)):
+                last = top
     if last < 0 or not yields(m, last, job, now):
         return NOWHERE
     best, best_free = NOWHERE, FAR

@@ -17,7 +17,7 @@ from analysis.replay._order import make_queues
 from analysis.replay._prepare import EXCEEDS_CAPACITY, Prepared, prepare
 from analysis.replay._promises import Conserve, make_promises
 from analysis.replay._queues import Ends
-from analysis.replay._schedule import Stops, job_table, make_schedule
+from analysis.replay._schedule import Stops, count_stops, job_table, make_schedule
 from analysis.replay._scoring import Scoring
 from analysis.replay.cluster import Cluster
 from analysis.replay.placement import PLACEMENTS, SCORED
@@ -109,9 +109,7 @@ def replay(
     check_predicted(jobs, predicted)
     columns = sorted(chosen.needs - {"predicted_duration_s"} - (chosen.optional.keys() - set(jobs.columns)))
     scoring = Scoring(SCORED[placement], seed) if placement in SCORED else None
-    prepared = prepare(
-        jobs, cluster=cluster, predicted=predicted, use_vcs=use_vcs, columns=columns, scoring=scoring
-    )
+    prepared = prepare(jobs, cluster=cluster, predicted=predicted, use_vcs=use_vcs, columns=columns, scoring=scoring)
     log, stops = run_loop(chosen, prepared)
     counts: dict[str, float | int | None] = {
         "max_queue_length": int(log.counters[_state.MOST_WAITING]),
@@ -155,8 +153,7 @@ def run_loop(policy: Policy, prepared: Prepared) -> tuple[_state.Log, Stops | No
         moving = make_moving(policy, policy.rule, prepared)
         if len(prepared.accepted):
             _preempt.run(Preemption(prepared.hw, work, log, moving))
-        wasted = moving.wasted * moving.milli[prepared.job_class]
-        return log, Stops(moving.stops, wasted, moving.held, moving.early)
+        return log, count_stops(prepared, log, moving)
     if len(prepared.accepted) == 0:
         return log, None
     if policy.trait == "conservative":

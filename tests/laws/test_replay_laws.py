@@ -17,7 +17,7 @@ every_policy = pytest.mark.parametrize("policy", POLICIES)
 keeps_running = pytest.mark.parametrize("policy", [name for name, chosen in POLICIES.items() if not chosen.preempts])
 
 
-#: Backfill counts an overdue job as ending 1 us, or a minute, from now; a GPU is worth an hour; levels and slices have lengths.
+#: An overdue job ends 1 us, or a minute, from now; a GPU is worth an hour; levels and slices have lengths.
 HAVE_UNITS = {
     "easy",
     "conservative",
