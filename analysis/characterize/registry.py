@@ -9,6 +9,7 @@ from typing import Any, Final, TypedDict, Unpack
 
 import polars as pl
 
+from analysis.characterize.countable import ensure_countable
 from analysis.characterize.cubes import Input, as_groups
 from analysis.characterize.engines import Request, collect
 from analysis.characterize.prepare import Log, as_log
@@ -288,6 +289,8 @@ def _counted(
         time_zone=_first(given, "time_zone") or _time_zone(log),
         attempts=_attempts(log, _first(given, "attempts")),
     )
+    if engine == "polars":
+        ensure_countable(request.chosen(log.jobs))
     facts, collected = collect(log, request, engine=engine)
     return {
         name: item.finish(

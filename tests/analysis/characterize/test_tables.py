@@ -25,7 +25,7 @@ from analysis.characterize import (
     top_tenants,
     top_vcs,
 )
-from analysis.errors import UnknownNameError
+from analysis.errors import UnknownNameError, UsageError
 from analysis.trace import Trace, TraceMeta
 
 T0 = datetime(2024, 1, 1, tzinfo=UTC)  # a Monday
@@ -229,3 +229,18 @@ def test_summary_says_what_is_censored_and_unknown() -> None:
 def test_an_unknown_table_lists_the_known_ones() -> None:
     with pytest.raises(UnknownNameError, match="no characterization is named 'durations' .*duration_cdf"):
         characterize(Trace(make_jobs(), meta=TraceMeta(name="tiny")), names=("durations",))
+
+
+def test_gpu_time_beyond_what_its_sums_hold_is_refused_with_the_jobs_that_have_it() -> None:
+    # 2**63 GPU-microseconds are 9.2e12 GPU-seconds: nine such jobs would still be a sum, ten would begin again below 0.
+    rows = [ran(0, 60, 1.0) | {"duration_s": 1e12} for _ in range(10)]
+    with pytest.raises(UsageError, match=r"found 2\.78e\+09 GPU-hours .* j0 \(1 GPUs for 1e\+12 s\).*--where"):
+        characterize(make_jobs(*rows), ["summary"])
+    one = make_jobs(ran(0, 60, 16.0) | {"duration_s": 1e12}, ran(0, 60, 1.0))
+    with pytest.raises(UsageError, match="j0 .16 GPUs for"):
+        characterize(one)
+    assert characterize(one, ["summary"], where=pl.col("duration_s") < 1e9)["summary"]["gpu_hours"].to_list() == [
+        pytest.approx(1 / 60)
+    ]
+    # A CPU job may have run for any time.
+    assert characterize(make_jobs(ran(0, 60, 0.0) | {"duration_s": 1e12}))["summary"]["num_cpu_jobs"].to_list() == [1]
