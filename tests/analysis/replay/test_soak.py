@@ -1,0 +1,45 @@
+"""Many replays in one process: nothing grows, and no GPU is ever promised twice."""
+
+from __future__ import annotations
+
+import gc
+import random
+import tracemalloc
+
+from analysis.replay import PLACEMENTS, POLICIES, replay
+from tests.replay_cases import PREDICTED, crowd
+from tests.replay_checks import overcommitted
+
+NUM_REPLAYS = 200
+#: What a log line or a cached constant may cost; a leak of one schedule per replay is a hundred times that [bytes].
+ALLOWED_GROWTH = 256 * 1024
+
+
+def one(rng: random.Random) -> None:
+    """A replay of a random case under a random policy and placement, checked at every event."""
+    case = crowd(rng.randrange(1000))
+    policy = rng.choice(sorted(POLICIES))
+    can_be_placed = POLICIES[policy].trait in {"strict", "skip"} and not POLICIES[policy].preempts
+    placement = rng.choice(sorted(PLACEMENTS)) if can_be_placed else "consolidate"
+    result = replay(case.jobs, cluster=case.cluster, policy=policy, predicted=PREDICTED, placement=placement)
+    if not POLICIES[policy].preempts:
+        assert overcommitted(result, case.jobs) == [], (policy, placement)
+    assert result.metrics()["num_unfinished"] == 0
+
+
+def test_two_hundred_replays_leave_no_memory_behind():
+    rng = random.Random(20261130)
+    for _ in range(30):
+        one(rng)
+    gc.collect()
+    tracemalloc.start()
+    try:
+        before = tracemalloc.take_snapshot()
+        for _ in range(NUM_REPLAYS):
+            one(rng)
+        gc.collect()
+        after = tracemalloc.take_snapshot()
+    finally:
+        tracemalloc.stop()
+    growth = sum(line.size_diff for line in after.compare_to(before, "filename"))
+    assert growth < ALLOWED_GROWTH, after.compare_to(before, "lineno")[:10]
