@@ -65,15 +65,16 @@ def gpu_bucket() -> pl.Expr:
     milli = (pl.col("num_gpus") * 1000).round()
     # Counting the bounds that are passed is several times faster than a chain of texts.
     passed = pl.sum_horizontal((milli > bound).cast(pl.UInt8) for bound in (0, 999, 1000, 2000, 4000, 8000))
-    place = pl.when(milli.is_null()).then(len(GPU_BUCKETS) + 1).otherwise(passed).cast(pl.UInt8)
-    return place.replace_strict(range(len(BUCKETS) - 1), BUCKETS[1:], return_dtype=BUCKET).alias("bucket")
+    # Places among the labels, of which the first is of no job.
+    place = pl.when(milli.is_null()).then(BUCKETS.index("unknown")).otherwise(passed + 1)
+    return place.cast(pl.UInt8).cat.to(BUCKET).alias("bucket")
 
 
 def job_kind() -> pl.Expr:
     """Kind of every job: "gpu", "cpu" (0 GPUs) or "unknown" (the source does not say)."""
     gpus = pl.col("num_gpus")
-    place = pl.when(gpus.is_null()).then(2).when(gpus > 0).then(0).otherwise(1).cast(pl.UInt8)
-    return place.replace_strict(range(len(KINDS)), KINDS, return_dtype=KIND).alias("kind")
+    place = pl.when(gpus.is_null()).then(2).when(gpus > 0).then(0).otherwise(1)
+    return place.cast(pl.UInt8).cat.to(KIND).alias("kind")
 
 
 def bin_width(length_s: float, *, max_bins: int = MAX_BINS) -> int:

@@ -20,6 +20,7 @@ ARRIVALS: Final = Rows(
     "arrivals",
     columns={"second": pl.col("submit_us") // 1_000_000},
     where=pl.col("submit_us").is_not_null(),
+    order="second",
 )
 
 HOUR_S: Final = 3600
@@ -69,8 +70,7 @@ def _table(
     columns: Mapping[str, pl.DataType],
 ) -> pl.DataFrame:
     schema = {**{name: arrivals.schema[name] for name in by}, **columns}
-    ordered = arrivals.sort([*by, "second"], nulls_last=True)
-    parts = ordered.partition_by(by, as_dict=True, maintain_order=True) if by else {(): ordered}
+    parts = arrivals.partition_by(by, as_dict=True, maintain_order=True) if by else {(): arrivals}
     rows = []
     for key, part in parts.items():
         if part.height >= MIN_JOBS:

@@ -68,6 +68,9 @@ class Cube:
         Rows that enter.
     table : {"jobs", "changes"}
         "jobs": the prepared jobs, a row per job. "changes": a row per instant at which a job takes or gives back GPUs.
+    is_fine : bool
+        Whether nearly every row has a value of its one key: rows are then sorted first and counted in order, for which
+        no hash table is needed.
     """
 
     name: str
@@ -75,6 +78,7 @@ class Cube:
     values: Mapping[str, pl.Expr]
     where: pl.Expr | None = None
     table: str = "jobs"
+    is_fine: bool = False
 
     def __post_init__(self) -> None:
         wrong = [name for name in self.values if name.split("_")[0] not in MERGES]
@@ -99,7 +103,14 @@ class Cube:
         chosen = rows if self.where is None else rows.filter(self.where)
         keys = {**_group_exprs(by), **{name: expr.alias(name) for name, expr in self.keys.items() if name not in by}}
         values = [expr.alias(name) for name, expr in self.values.items()]
+        if self._is_ordered(by):
+            roots = dict.fromkeys(root for expr in values for root in expr.meta.root_names())
+            ordered = chosen.select(*keys.values(), *(root for root in roots if root not in keys)).sort(list(keys))
+            return ordered.group_by(list(keys), maintain_order=True).agg(values)
         return chosen.group_by(list(keys.values())).agg(values) if keys else chosen.select(values)
+
+    def _is_ordered(self, by: Sequence[str]) -> bool:
+        return self.is_fine and len(self.columns(by)) == 1
 
     def merge(self, parts: Sequence[pl.DataFrame], *, by: Sequence[str] = ()) -> pl.DataFrame:
         """Put parts of a cube together, sorted by the keys."""
@@ -109,11 +120,11 @@ class Cube:
         if not keys:
             return whole.select(values)
         if len(parts) == 1:
-            return whole.sort(keys)
+            return whole if self._is_ordered(by) else _sorted(whole, keys)
         if len(keys) == 1:
             # Equal keys side by side need no hash table, which is the larger part of the memory.
             return whole.sort(keys).group_by(keys, maintain_order=True).agg(values)
-        return whole.lazy().group_by(keys).agg(values).sort(keys).collect(engine="streaming")
+        return whole.lazy().group_by(keys).agg(values).collect(engine="streaming").pipe(_sorted, keys)
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,12 +141,15 @@ class Rows:
         Rows that enter.
     table : {"jobs", "changes"}
         As in `Cube`.
+    order : str, optional
+        Column by which the rows are sorted, nulls last, within each group; without it they come in no order.
     """
 
     name: str
     columns: Mapping[str, pl.Expr]
     where: pl.Expr | None = None
     table: str = "jobs"
+    order: str | None = None
 
     def exprs(self) -> list[pl.Expr]:
         """All expressions of columns."""
@@ -148,12 +162,18 @@ class Rows:
         return chosen.select([*_group_exprs(by).values(), *own.values()])
 
     def merge(self, parts: Sequence[pl.DataFrame], *, by: Sequence[str] = ()) -> pl.DataFrame:
-        """Put parts together; in no order that may be relied on."""
-        del by
-        return pl.concat(parts) if len(parts) > 1 else parts[0]
+        """Put parts together, in the order that is asked for; without one in none that may be relied on."""
+        whole = pl.concat(parts) if len(parts) > 1 else parts[0]
+        return whole if self.order is None else whole.sort([*by, self.order], nulls_last=True)
 
 
 Input = Cube | Rows
+
+
+def _sorted(table: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
+    """Sort; names by their place among all names, for there are few of them."""
+    names = {name: pl.Enum(table[name].unique().drop_nulls().sort()) for name in keys if table[name].dtype == pl.String}
+    return table.sort([pl.col(name).cast(names[name]) if name in names else name for name in keys])
 
 
 def merge(cube: Input, parts: Sequence[pl.DataFrame], by: Sequence[str] = ()) -> pl.DataFrame:

@@ -98,7 +98,7 @@ SLOWDOWNS: Final = Cube(
         "sum_jct_us": (pl.col("end_us") - pl.col("submit_us")).sum(),
         "max_slowdown": SLOWDOWN.max(),
     },
-    where=STARTED & SLOWDOWN.is_not_null() & (pl.col("end_us") >= pl.col("submit_us")),
+    where=STARTED & pl.col("duration_s").is_not_null() & (pl.col("end_us") >= pl.col("submit_us")),
 )
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-__all__ = ["numbered", "predict", "score"]
+__all__ = ["compiled", "numbered", "predict", "score"]
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -22,7 +22,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 _FREE: Final = -1
 
 
-def _compiled(function: F) -> F:
+def compiled(function: F) -> F:
     """Compile a function and keep the machine code between runs."""
     numba_njit: Any = njit
     try:
@@ -32,7 +32,7 @@ def _compiled(function: F) -> F:
         return numba_njit()(function)  # type: ignore[no-any-return]
 
 
-@_compiled
+@compiled
 def numbered(hashes: NDArray[np.uint64], is_known: NDArray[np.bool_]) -> tuple[NDArray[np.int32], int]:
     """Numbers from 0 on for well mixed hashes, in the order in which they come (-1 = not known), and how many."""
     size = 1
@@ -55,7 +55,7 @@ def numbered(hashes: NDArray[np.uint64], is_known: NDArray[np.bool_]) -> tuple[N
     return number, found
 
 
-@_compiled
+@compiled
 def _settle(ordered: Floats, place: int, bounds: tuple[int, int], value: float) -> None:
     """Put a value at a place that is free, and move it until ``ordered[bounds[0] : bounds[1]]`` is sorted again."""
     while place > bounds[0] and ordered[place - 1] > value:
@@ -67,7 +67,7 @@ def _settle(ordered: Floats, place: int, bounds: tuple[int, int], value: float) 
     ordered[place] = value
 
 
-@_compiled
+@compiled
 def predict(
     key: NDArray[np.int32], times: tuple[Ints, Ints], duration: Floats, orders: tuple[Ints, Ints], last_k: int
 ) -> tuple[Floats, Floats, Floats]:
@@ -133,7 +133,7 @@ def predict(
     return last, pair, median
 
 
-@_compiled
+@compiled
 def score(code: NDArray[np.int32], num_codes: int, error: Floats, milli_gpu_s: Ints, close: float) -> Ints:
     """Sums by code over the jobs whose error is not nan, in whole numbers, so that no order of the rows matters.
 

@@ -51,7 +51,8 @@ def queueing_delay_quantiles(waits: pl.DataFrame, *, by: tuple[str, ...] = ()) -
     cube = with_all_gpu_jobs(waits)
     never = cube.group_by(keys).agg(pl.col("num_never_started").sum())
     count, wait = pl.col("num_jobs"), pl.col("queueing_delay_s")
-    known = cube.filter(wait.is_not_null()).sort([*keys, "queueing_delay_s"])
+    names = [*keys, "queueing_delay_s", "num_jobs"]
+    known = cube.filter(wait.is_not_null()).select(names).sort(names[:-1])
     table = known.group_by(keys, maintain_order=True).agg(
         count.sum(),
         waited_share=count.filter(wait > 1).sum() / count.sum(),

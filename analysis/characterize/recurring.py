@@ -52,17 +52,15 @@ RECURRENCE_SCHEMA: Final = {
     source="Recurring tasks: Q. Weng et al., MLaaS in the Wild (PAI), NSDI 2022; the measures of likeness are ours",
     needs=("duration_s",),
     empty_means="The log names neither users nor recurrence groups.",
-    inputs=(JOB_GROUPS["owner"], JOB_GROUPS["name"], JOB_GROUPS["group"]),
+    inputs=tuple(JOB_GROUPS[grouping] for grouping in RECURRING),
 )
-def recurrence(
-    owners: pl.DataFrame, names: pl.DataFrame, groups: pl.DataFrame, *, by: tuple[str, ...] = ()
-) -> pl.DataFrame:
+def recurrence(*job_groups: pl.DataFrame, by: tuple[str, ...] = ()) -> pl.DataFrame:
     """How many jobs come again, their share of the GPU time, and how alike their durations are.
 
     Parameters
     ----------
-    owners, names, groups : DataFrame
-        Collected from ``JOB_GROUPS``.
+    *job_groups : DataFrame
+        Collected from those ``JOB_GROUPS`` that may come again.
     by : tuple of str
         Columns of the grouping of the table.
 
@@ -76,7 +74,7 @@ def recurrence(
     rows = [
         {**outer, "grouping": grouping, **_row(jobs)}
         for grouping in RECURRING
-        for outer, jobs in grouped_jobs({"owner": owners, "name": names, "group": groups}, grouping, by)
+        for outer, jobs in grouped_jobs(dict(zip(RECURRING, job_groups, strict=True)), grouping, by)
     ]
     table = pl.DataFrame(rows, schema=grouped_schema(by, RECURRENCE_SCHEMA), orient="row")
     return table.sort([*by, "kind", "grouping"])

@@ -120,7 +120,7 @@ def _agg(table: pl.DataFrame, by: tuple[str, ...], **exprs: pl.Expr) -> pl.DataF
 
 def _measured(cube: pl.DataFrame, value: str, pattern: str, by: tuple[str, ...]) -> pl.DataFrame:
     """Mean, median and maximum of a counted value, nulls left out; names by the pattern."""
-    known = cube.filter(pl.col(value).is_not_null()).sort([*by, value])
+    known = cube.filter(pl.col(value).is_not_null()).select(*by, value, "num_jobs").sort([*by, value])
     count, total = pl.col("num_jobs"), pl.col("num_jobs").sum()
     means = {
         pattern.format("mean"): pl.when(total > 0).then((pl.col(value) * count).sum() / total),

@@ -132,7 +132,7 @@ def _scopes(
     """The cluster and each virtual cluster with a quota: its waiting jobs, and the GPUs in use from each instant on."""
     if not waiting.height or not held.height:
         return
-    # What is looked up in order stays in the cache.
+    # What is looked at in order stays in the cache.
     jobs = waiting.sort("submit_us")
     order = np.argsort(held["time_us"].to_numpy())
     times, change = held["time_us"].to_numpy()[order], held["milli_change"].to_numpy()[order]
@@ -166,6 +166,9 @@ def _levels(times: IntArray, change: IntArray) -> tuple[IntArray, IntArray]:
 
 def _mark(waiting: pl.DataFrame, times: IntArray, milli: IntArray, quota: pl.DataFrame) -> pl.DataFrame:
     """Add is_enough (at submission) and enough_us (of the waiting); without a quota the peak stands for it."""
+    # Numba takes half a second to import, and few tables need it.
+    from analysis.characterize.waiting_loop import enough_before
+
     if quota.height:
         # Instants at which the quota changes: the use stays what it was.
         changes = quota["time_us"].to_numpy()[1:]
@@ -180,18 +183,8 @@ def _mark(waiting: pl.DataFrame, times: IntArray, milli: IntArray, quota: pl.Dat
     # Before the first instant nothing is in use; only what lies between the first submission and the last start counts.
     times = np.concatenate([[submit.min()], np.clip(times, submit.min(), start.max())])
     free = np.concatenate([free[:1] + milli[:1], free])
-    gaps = np.diff(times, append=times[-1])
-    first, last = (np.searchsorted(times, t, side="right") - 1 for t in (submit, start))
-    since_first, since_last = submit - times[first], start - times[last]
-    is_enough, enough_us = np.zeros(len(request), dtype=bool), np.zeros(len(request), dtype=np.int64)
-    # Jobs that ask for the same are done at once: there are few different requests.
-    for asked in waiting["milli_gpus"].unique():
-        jobs = np.flatnonzero(request == asked)
-        enough = free >= asked
-        # How long there were enough before each instant.
-        until = np.cumsum(gaps * enough)
-        until -= gaps * enough
-        begin, end = first[jobs], last[jobs]
-        is_enough[jobs] = enough[begin]
-        enough_us[jobs] = until[end] + enough[end] * since_last[jobs] - until[begin] - enough[begin] * since_first[jobs]
+    asked, rank = np.unique(request, return_inverse=True)
+    is_enough, until_submit = enough_before((times, free), asked, rank, submit, np.argsort(submit))
+    _, until_start = enough_before((times, free), asked, rank, start, np.argsort(start))
+    enough_us = until_start - until_submit
     return waiting.with_columns(pl.Series("is_enough", is_enough), pl.Series("enough_us", enough_us))

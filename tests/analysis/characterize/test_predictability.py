@@ -91,7 +91,7 @@ def test_equal_durations_have_no_share_of_variance():
 def test_keys_do_not_depend_on_what_lies_beside_them():
     jobs = make_jobs([{"duration_s": 10.0, "user": f"u{n % 3}", "vc": "a", "num_gpus": 1.0} for n in range(9)])
     prepared = prepare(whole_jobs(jobs.lazy()), num_jobs=9)
-    for name, key, num_groups in (("owner", "owner_key", 3), ("vc", "vc_key", 1)):
+    for name, key, num_groups in (("user", "packed", 3), ("vc", "vc_key", 1)):
         cube = JOB_GROUPS[name]
         whole = cube.query(prepared).collect()
         parts = [cube.query(prepared.slice(place, 4)).collect() for place in (0, 4, 8)]
