@@ -51,8 +51,11 @@ def evict(s: Preemption, job: int, now: int) -> None:
 
 
 @compiled
-def clear_node(s: Preemption, job: int, node: int, now: int) -> None:
-    """Make room on a node for one that needs a single node, with as few evictions as the rules say, and take it."""
+def clear_node(s: Preemption, job: int, node: int, now: int) -> int:
+    """Make room on a node for one that needs a single node, with as few evictions as the rules say, and take it.
+
+    Returns the entry after the last written one, as those below, too.
+    """
     m = s.m
     whole = s.work.classes[s.work.job_class[job], WHOLE]
     first = m.slot0[node]
@@ -69,12 +72,12 @@ def clear_node(s: Preemption, job: int, node: int, now: int) -> None:
     for k in range(num):
         if m.victim[k] != NOBODY:
             evict(s, m.victim[k], now)
-    begin_run(s, job, grab(s.hw, node, whole, s.log.held, s.work.first_entry[job]), now)
+    return grab(s.hw, node, whole, s.log.held, s.work.first_entry[job])
 
 
 @compiled
-def clear_nodes(s: Preemption, job: int, now: int) -> bool:
-    """Make room on whole nodes for one that needs several, and take them; False if it cannot be done."""
+def clear_nodes(s: Preemption, job: int, now: int) -> int:
+    """Make room on whole nodes for one that needs several, and take them; NOWHERE if it cannot be done."""
     hw, m, row = s.hw, s.m, s.work.classes[s.work.job_class[job]]
     group, last = NOWHERE, NOBODY
     for g in range(hw.vc_groups[row[VC]], hw.vc_groups[row[VC] + 1]):
@@ -83,7 +86,7 @@ def clear_nodes(s: Preemption, job: int, now: int) -> bool:
             if found != NOBODY and (last == NOBODY or comes_after(m, found, last)):
                 group, last = g, found
     if last == NOBODY:
-        return False
+        return NOWHERE
     dequeue(s, queue_of(s, job))
     size = hw.groups[group, SIZE]
     best_leaves(s, job, group, row[WHOLE] // size, now)
@@ -93,17 +96,16 @@ def clear_nodes(s: Preemption, job: int, now: int) -> bool:
         while m.num_slots[node] > 0:
             evict(s, m.slot_job[m.slot0[node]], now)
         at = grab(hw, node, size, s.log.held, at)
-    begin_run(s, job, at, now)
-    return True
+    return int(at)
 
 
 @compiled
-def push_out(s: Preemption, job: int, now: int) -> bool:
-    """Start a job in place of running ones that come after it; False, and nothing happens, if it cannot be."""
+def push_out(s: Preemption, job: int, now: int) -> int:
+    """Place a job where running ones are that come after it, and let it leave its queue; NOWHERE if it cannot be."""
     c = s.work.job_class[job]
     row = s.work.classes[c]
     if s.m.num_runners[row[VC]] == 0:
-        return False
+        return NOWHERE
     if len(s.hw.room) > 0 or (s.m.is_wide[c] == 0 and (row[MODE] != ON_ONE_NODE or row[PIECES] > 0)):
         return walk(s, job, now)
     if s.m.is_wide[c] == 1:
@@ -111,10 +113,9 @@ def push_out(s: Preemption, job: int, now: int) -> bool:
         return clear_nodes(s, job, now)
     node = node_to_clear(s, job, now)
     if node == NOWHERE:
-        return False
+        return NOWHERE
     dequeue(s, queue_of(s, job))
-    clear_node(s, job, node, now)
-    return True
+    return clear_node(s, job, node, now)
 
 
 @compiled
@@ -123,11 +124,16 @@ def try_start(s: Preemption, queue: int, now: int) -> int:
     job = s.m.heap[s.m.first[queue]]
     at = s.work.first_entry[job]
     stop = place_quick(s.hw, s.work.classes[s.work.job_class[job]], ANY_TYPE, s.log.held, at)
+    told = STARTED
     if stop != NOWHERE:
         dequeue(s, queue)
-        begin_run(s, job, stop, now)
-        return STARTED
-    return PUSHED if push_out(s, job, now) else FAILED
+    else:
+        stop = push_out(s, job, now)
+        told = PUSHED
+    if stop == NOWHERE:
+        return FAILED
+    begin_run(s, job, stop, now)
+    return told
 
 
 @compiled

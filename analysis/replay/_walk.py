@@ -6,7 +6,7 @@ from analysis.replay._compiled import ZERO, compiled, melted
 from analysis.replay._hardware import MILLI, release, retake, set_free, set_room
 from analysis.replay._moving import NOBODY, Moving, Preemption
 from analysis.replay._place import ANY_TYPE, NOWHERE, VC, fitting_type, place
-from analysis.replay._runs import begin_run, dequeue, queue_of, stop_run
+from analysis.replay._runs import dequeue, queue_of, stop_run
 from analysis.replay._victims import comes_after, yields
 
 
@@ -111,8 +111,11 @@ def whole_on(s: Preemption, node: int, first: int, stop: int) -> int:
 
 
 @compiled
-def walk(s: Preemption, job: int, now: int) -> bool:
-    """Free running jobs from the last in the order on until a job fits, place it, give back what it did not need."""
+def walk(s: Preemption, job: int, now: int) -> int:
+    """Free running jobs from the last in the order on until a job fits, place it, give back what it did not need.
+
+    Returns the entry after the last written one; NOWHERE, and nothing happened, if the job does not fit even so.
+    """
     m, held, row = s.m, s.log.held, s.work.classes[s.work.job_class[job]]
     num = list_victims(s, job, now)
     k, fits = ZERO, False
@@ -124,7 +127,7 @@ def walk(s: Preemption, job: int, now: int) -> bool:
     if not fits:
         for i in range(num):
             retake(s.hw, held, s.work.first_entry[m.victim[i]], s.log.stop_entry[m.victim[i]])
-        return False
+        return NOWHERE
     dequeue(s, queue_of(s, job))
     stop = place(s.hw, row, ANY_TYPE, held, s.work.first_entry[job])
     for i in range(k - 1, -1, -1):
@@ -133,5 +136,4 @@ def walk(s: Preemption, job: int, now: int) -> bool:
     for i in range(k):
         if m.victim[i] != NOBODY:
             stop_run(s, m.victim[i], now)
-    begin_run(s, job, stop, now)
-    return True
+    return int(stop)

@@ -22,6 +22,8 @@ NUM_JOBS = 3_400_000
 BIG = Cluster.uniform(num_nodes=775, num_gpus=8)
 SMALL = Cluster.uniform(num_nodes=52, num_gpus=8)
 DAY_S = 86_400.0
+OTHERS = ["easy", "conservative", "las", "las_skip", "srtf", "srtf_skip"]
+PLAIN = ["fifo", "sjf", "fifo_skip", "sjf_skip"]
 cpu_time = pytest.mark.benchmark(timer=time.process_time, warmup=True)
 
 
@@ -66,9 +68,9 @@ def year() -> pl.DataFrame:
 
 @pytest.mark.full_trace
 @cpu_time
-@pytest.mark.parametrize("policy", ["fifo", "sjf", "fifo_skip", "sjf_skip", "sjf_fastest", "easy"])
+@pytest.mark.parametrize("policy", [*PLAIN, "sjf_fastest", *OTHERS])
 def test_philly(benchmark: Any, philly: pl.DataFrame, policy: str):
-    """82,247 jobs on 52 x 8 GPUs. Goals: fifo and sjf 0.1 CPU seconds, easy 0.5."""
+    """82,247 jobs on 52 x 8 GPUs. Goals: fifo and sjf 0.06 CPU seconds, easy and srtf 0.3, las 0.4, conservative 3."""
     result = benchmark.pedantic(replay, (philly,), {"cluster": SMALL, "policy": policy}, rounds=3, warmup_rounds=1)
     assert result.metrics()["num_finished"] == 82_247
 
@@ -91,9 +93,9 @@ def test_the_loop_alone_on_philly(benchmark: Any, philly: pl.DataFrame, policy: 
 
 @pytest.mark.full_trace
 @cpu_time
-@pytest.mark.parametrize("policy", ["fifo", "sjf", "sjf_skip", "easy"])
+@pytest.mark.parametrize("policy", ["fifo", "sjf", "sjf_skip", *OTHERS])
 def test_3_400_000_jobs(benchmark: Any, year: pl.DataFrame, policy: str):
-    """3,400,000 synthetic jobs on 775 x 8 GPUs at load 0.8. Goal: fifo and sjf 3 CPU seconds, 1.5 GB."""
+    """3,400,000 synthetic jobs on 775 x 8 GPUs, load 0.8. Goals: fifo 1.5 s, easy 4, las 6, srtf 12, conservative 60."""
     if benchmark.disabled:
         pytest.skip("only with --benchmark-enable: 3,400,000 jobs take tens of seconds")
     result = benchmark.pedantic(replay, (year,), {"cluster": BIG, "policy": policy}, rounds=1, warmup_rounds=1)
