@@ -24,7 +24,7 @@ from analysis.replay._hardware import (
     set_room,
 )
 from analysis.replay._scored import FRACTIONS, ON_ONE_NODE, SPREAD, WHOLE_NODES_FIRST, place_scored, scored_node
-from analysis.replay._scores import MILLIS, MODE, PIECES, TYPES, VC, WHOLE, Scores
+from analysis.replay._scores import MILLIS, MODE, PIECES, TYPES, VC, WHOLE, Scores, look_ahead, look_back
 
 __all__ = [
     "ANY_TYPE",
@@ -369,11 +369,12 @@ def fitting_by(hw: Hardware, scores: Scores | None, c: I64, types: int, scratch:
         node = scored_node(hw, scores, c, types & c[TYPES])
         return hw.groups[hw.group[node], TYPE] if node != NOWHERE else NOWHERE
     if c[PIECES] > 0 or scores is not None:
+        clock = look_ahead(scores)
         stop = place(hw, c, types, scratch, ZERO)
-        if stop == NOWHERE:
-            return NOWHERE
-        release(hw, scratch, ZERO, stop)
-        return type_of(hw, scratch.item[0])
+        if stop != NOWHERE:
+            release(hw, scratch, ZERO, stop)
+        look_back(scores, clock, c)
+        return type_of(hw, scratch.item[0]) if stop != NOWHERE else NOWHERE
     types &= c[TYPES]
     if c[MODE] != WHOLE_NODES_FIRST:
         node = best_node(hw, c[VC], c[WHOLE], types)

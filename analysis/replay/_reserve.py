@@ -28,6 +28,7 @@ from analysis.replay._place import (
     place,
     type_of,
 )
+from analysis.replay._scores import look_ahead, look_back
 from analysis.replay._state import State
 from analysis.replay._supply import hide_supply, note_supply, outlast_supply, show_supply
 
@@ -49,7 +50,7 @@ def find_shadow(s: State, b: Backfill, row: I64, now: int) -> int:
     forget(s.hw, b)
     if len(s.hw.room) == 0 and row[MODE] == ON_ONE_NODE:
         return find_node(s, b, row, now)
-    shadow = now
+    shadow, clock = now, look_ahead(s.hw.scores)
     while next_due(b, vc, b.counts[NUM_WALKED]) < NOBODY:
         time = max(next_due(b, vc, b.counts[NUM_WALKED]), now + 1)
         if time > shadow and shadow > now and fitting_type(s.hw, row, ANY_TYPE, s.log.scratch) != NOWHERE:
@@ -60,6 +61,7 @@ def find_shadow(s: State, b: Backfill, row: I64, now: int) -> int:
     for k in range(b.counts[NUM_WALKED]):
         job = b.near[b.runner0[vc] + k]
         retake(s.hw, s.log.held, s.work.first_entry[job], s.log.stop_entry[job])
+    look_back(s.hw.scores, clock, row)
     return shadow
 
 

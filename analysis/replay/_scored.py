@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from analysis.replay._bits import I64, drop, first_item, next_bucket, next_item, put
+from analysis.replay._bits import I64, drop, first_item, has_bucket, next_bucket, next_item, put
 from analysis.replay._compiled import ZERO, compiled, melted
 from analysis.replay._hardware import (
     COUNT,
     FIRST,
+    FREE_GPUS,
     MILLI,
     SIZE,
     TYPE,
+    WHOLE_NODES,
     Entries,
     Hardware,
     release,
@@ -230,6 +232,23 @@ def take_shares(hw: Hardware, s: Scores, c: I64, types: int, held: Entries, at: 
     return at
 
 
+@compiled
+def may_hold(hw: Hardware, c: I64, start: int, stop: int) -> bool:
+    """Tell whether the groups of one type have the free GPUs that a wide job needs; only a yes can be wrong."""
+    sure, rest = ZERO, ZERO
+    for g in range(start, stop):
+        if c[MODE] != WHOLE_NODES_FIRST:
+            sure += hw.counts[g, FREE_GPUS]
+            continue
+        size = hw.groups[g, SIZE]
+        sure += hw.counts[g, WHOLE_NODES] * size
+        free = size - 1
+        while free > rest and not has_bucket(hw.tab, hw.bits, g, free):
+            free -= 1
+        rest = max(rest, free)
+    return bool(sure + rest >= c[WHOLE])
+
+
 @melted
 def place_over(hw: Hardware, s: Scores, c: I64, types: int, held: Entries, at: int) -> int:
     """Place a wide job on nodes of one type; NOWHERE, and nothing is taken, if it does not fit."""
@@ -255,12 +274,12 @@ def place_scored(hw: Hardware, s: Scores, c: I64, types: int, held: Entries, at:
             return NOWHERE
     g = hw.vc_groups[c[VC]]
     while g < hw.vc_groups[c[VC] + 1]:
-        own = (ZERO + 1) << hw.groups[g, TYPE]
-        if types & own != 0:
+        own, first = (ZERO + 1) << hw.groups[g, TYPE], g
+        g += 1
+        while g < hw.vc_groups[c[VC] + 1] and hw.groups[g, TYPE] == hw.groups[first, TYPE]:
+            g += 1
+        if types & own != 0 and may_hold(hw, c, first, g):
             stop = place_over(hw, s, c, own, held, at)
             if stop != NOWHERE:
                 return stop
-        g += 1
-        while g < hw.vc_groups[c[VC] + 1] and hw.groups[g, TYPE] == hw.groups[g - 1, TYPE]:
-            g += 1
     return NOWHERE

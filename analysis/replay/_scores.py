@@ -136,6 +136,28 @@ def touch(s: Scores, node: int) -> None:
     s.config[LATEST] = node
 
 
+@compiled
+def look_ahead(s: Scores | None) -> int:
+    """Begin to pretend; gives the clock of now."""
+    return ZERO if s is None else int(s.config[CLOCK])
+
+
+@compiled
+def look_back(s: Scores | None, clock: int, c: I64) -> None:
+    """End to pretend: all is as it was at that clock, and one class alone was asked in between.
+
+    Without this every class would look again at all nodes of every look ahead.
+    """
+    if s is None:
+        return
+    node = s.config[LATEST]
+    while node != NOBODY and s.stamp[node] > clock:
+        s.stamp[node] = clock
+        node = s.older[node]
+    s.config[CLOCK] = clock
+    s.seen[c[NUMBER]] = min(s.seen[c[NUMBER]], clock - 1)
+
+
 @melted
 def shift_room(s: Scores, node: int, before: int, now: int) -> None:
     """Count a device's change of room, without saying that the node changed."""
