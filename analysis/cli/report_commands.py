@@ -135,10 +135,12 @@ def _write_grouped(made: dict[str, dict[str, pl.DataFrame]], output: Path) -> di
 
 
 def _write_tables(tables: dict[str, pl.DataFrame], folder: Path) -> None:
+    from analysis.report.download import csv_text
+
     (folder / "tables").mkdir()
     for name, table in tables.items():
         table.write_parquet(folder / "tables" / f"{name}.parquet")
-        table.write_csv(folder / "tables" / f"{name}.csv")
+        (folder / "tables" / f"{name}.csv").write_text(csv_text(table), encoding="utf-8")
     write_json(tables["summary"].to_dicts(), folder / MARKER)
 
 

@@ -10,12 +10,14 @@ from urllib.parse import quote
 
 import polars as pl
 
-__all__ = ["Download", "csv_download"]
+__all__ = ["Download", "csv_download", "csv_text"]
 
 #: A CSV above this size [bytes] is packed, so that a page with many tables stays small.
 MOST_PLAIN: Final = 24_000
 #: Above this size, packed, a table is left to `hindcast characterize`.
 MOST_PACKED: Final = 250_000
+#: Text that a spreadsheet would run as a formula: users choose names, and someone else opens the file.
+FORMULA: Final = r"^(?:[=@\t\r]|[+-][^0-9.]|[+-].*[^0-9.eE+-])"
 #: Written as they are: they mean nothing in an address or in HTML.
 PLAIN_SIGNS: Final = ",.:;-_+/()*!@$~"
 
@@ -27,6 +29,28 @@ class Download:
     file_name: str
     address: str
     size: str
+
+
+def csv_text(table: pl.DataFrame) -> str:
+    """CSV for people and their spreadsheets: a text that would be a formula there has an apostrophe before it.
+
+    Parameters
+    ----------
+    table : DataFrame
+        What is written, every row and column; programs read the Parquet file, where names are as they are.
+
+    References
+    ----------
+    .. [1] OWASP, "CSV Injection", https://owasp.org/www-community/attacks/CSV_Injection
+
+    Examples
+    --------
+    >>> csv_text(pl.DataFrame({"user": ["=cmd()", "-2", "-a", "ann"]})).split()
+    ['user', "'=cmd()", '-2', "'-a", 'ann']
+    """
+    text = pl.col(pl.String)
+    safe = pl.when(text.str.contains(FORMULA)).then(pl.lit("'") + text).otherwise(text)
+    return table.with_columns(safe.name.keep()).write_csv()
 
 
 def csv_download(name: str, table: pl.DataFrame) -> Download:
@@ -44,7 +68,7 @@ def csv_download(name: str, table: pl.DataFrame) -> Download:
     >>> csv_download("t", pl.DataFrame({"a": [1]}))
     Download(file_name='t.csv', address='data:text/csv;charset=utf-8,a%0A1%0A', size='4 B')
     """
-    text = table.write_csv()
+    text = csv_text(table)
     data = text.encode()
     if len(data) <= MOST_PLAIN:
         address = "data:text/csv;charset=utf-8," + quote(text, safe=PLAIN_SIGNS)

@@ -10,6 +10,7 @@ from analysis.characterize import CHARACTERIZATIONS, characterize
 from analysis.characterize.buckets import BUCKET
 from analysis.loaders.synthetic import synthesize
 from analysis.report.blocks import stacked, table_block
+from analysis.report.download import csv_text
 from analysis.report.numbers import table_view, transposed_view
 from analysis.report.workload import SECTIONS, Logs, section_of
 
@@ -108,3 +109,12 @@ def test_every_table_of_a_log_can_be_shown():
         assert block.table is not None
         assert block.table.num_rows >= min(table.height, 1)
         assert block.definition.endswith(".")
+
+
+def test_a_name_that_is_a_formula_is_none_in_a_spreadsheet():
+    names = ["=cmd|' /C calc'!A0", "+SUM(1)", "-1+cmd()", "@x", "\t=1", "-5", "+1.5e3", "a=b", "", None, 'O\'Neil, "x"']
+    table = pl.DataFrame({"user": names, "share": [-0.5] * len(names)})
+    back = pl.read_csv(csv_text(table).encode())
+    assert back["share"].to_list() == table["share"].to_list()
+    held = ["'" + name if name and names.index(name) < 5 else name or "" for name in names]
+    assert [name or "" for name in back["user"]] == held
