@@ -9,7 +9,7 @@ from typing import Final
 
 import polars as pl
 
-from analysis.characterize.cubes import GROUPS, Input
+from analysis.characterize.cubes import GROUPS, Cube, Input
 from analysis.characterize.intervals import NEEDED, changes
 from analysis.characterize.prepare import FACT_COLUMNS, GROUPED_NAMES, Facts, Log, prepare, views
 from analysis.errors import UnknownNameError
@@ -104,12 +104,14 @@ class Request:
         left = {key: self._read(*key, num_jobs=num_jobs) for key in self.wanted}
         while left:
             readers = Counter(name for names in left.values() for name in names)
-            key = max(left, key=lambda one: sum(sizes.get(name, 0) for name in left[one] if readers[name] == 1))
+            freed = {key: sum(sizes.get(n, 0) for n in names if readers[n] == 1) for key, names in left.items()}
+            # Rows last: beside them there is the least room.
+            key = max(left, key=lambda one: (isinstance(one[0], Cube), freed[one]))
             del left[key]
             yield key, set().union(*left.values())
 
-    def merge(self, parts: Iterable[Sequence[pl.DataFrame]]) -> dict[Key, pl.DataFrame]:
-        """Put the parts of every wanted input together, as they come."""
+    def merge(self, parts: Iterable[list[pl.DataFrame]]) -> dict[Key, pl.DataFrame]:
+        """Put the parts of every wanted input together, as they come; the lists are emptied, to make room."""
         kept: list[list[pl.DataFrame]] = [[] for _ in self.wanted]
         for part in parts:
             for (item, by), frames, frame in zip(self.wanted, kept, part, strict=True):
@@ -117,6 +119,7 @@ class Request:
                 # As much as there is already: so that no row is merged more often than a few times.
                 if sum(f.height for f in frames[1:]) > max(frames[0].height, MIN_MERGE):
                     frames[:] = [item.merge(frames, by=by)]
+            part.clear()
         merged: dict[Key, pl.DataFrame] = {}
         for (item, by), frames in zip(self.wanted, kept, strict=True):
             merged[item, by] = item.merge(frames, by=by)

@@ -18,37 +18,20 @@ from numpy.typing import NDArray
 
 from analysis.characterize.buckets import KINDS
 from analysis.characterize.cubes import Cube
+from analysis.characterize.prepare import BINS, BINS_PER_DOUBLING, hashed, job_size
 
-__all__ = ["GROUPING", "GROUPINGS", "JOB_GROUPS", "GroupedJobs", "grouped_jobs", "hashed", "job_size"]
+__all__ = ["GROUPING", "GROUPINGS", "JOB_GROUPS", "GroupedJobs", "grouped_jobs"]
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
-#: Bins per doubling of 1 + duration, and their width in the natural logarithm.
-BINS_PER_DOUBLING: Final = 64
+#: Width of a bin in the natural logarithm.
 BIN_LOG: Final = math.log(2) / BINS_PER_DOUBLING
-#: More than any duration needs; a power of two.
-BINS: Final = 4096
 #: What is said of a group needs this many jobs in it.
 MIN_GROUP: Final = 5
 
 
-def job_size() -> pl.Expr:
-    """Thousandths of GPUs; of CPUs, with a minus sign, for a CPU job; null if the GPUs are unknown."""
-    gpus, cpus = pl.col("milli_gpus"), (pl.col("num_cpus") * 1000).round().cast(pl.Int64)
-    return pl.when(gpus > 0).then(gpus).when(gpus == 0).then(-cpus.fill_null(0))
-
-
-def hashed(*columns: pl.Expr, may_be_null: Sequence[pl.Expr] = ()) -> pl.Expr:
-    """Number that stands for a combination of values; null where one of ``columns`` is null."""
-    parts = [*columns, *may_be_null]
-    if len(parts) == 1:
-        return pl.when(parts[0].is_not_null()).then(parts[0].hash(0))
-    named = pl.struct(part.alias(f"part_{place}") for place, part in enumerate(parts))
-    return pl.when(pl.all_horizontal(column.is_not_null() for column in columns)).then(named.hash(0))
-
-
-BIN: Final = ((1 + pl.col("duration_s")).log(2) * BINS_PER_DOUBLING).floor().clip(upper_bound=BINS - 1).cast(pl.UInt64)
+BIN: Final = pl.col("duration_bin").cast(pl.UInt64)
 
 
 def _packed(key: pl.Expr, bin_of: pl.Expr) -> pl.Expr:
@@ -68,7 +51,8 @@ def _job_groups(name: str, where: pl.Expr | None = None, *, is_fine: bool = Fals
 
 
 _OWNER: Final = pl.col("owner_key")
-_REQUEST: Final = hashed(_OWNER, job_size(), may_be_null=(pl.col("time_limit_s"),))
+#: Of the virtual cluster where there is no owner: such a job is in no group here.
+_REQUEST: Final = pl.when(_OWNER.is_not_null()).then(pl.col("request_key"))
 _NAMED: Final = hashed(_OWNER, pl.col("job_name_key"))
 _GROUP: Final = pl.col("group_key")
 #: Jobs of known duration by what their groups are made of and by bin of the duration. Apart: one number is

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from analysis.characterize.buckets import KIND, KINDS, conform, grouped_schema
 from analysis.characterize.cubes import Rows
-from analysis.characterize.groupings import hashed, job_size
+from analysis.characterize.prepare import WHO
 from analysis.characterize.registry import characterization
 from analysis.metrics import US_PER_S
 
@@ -31,11 +31,7 @@ MOST_JOBS: Final = 3_500_000
 
 #: Whose ended jobs are looked at: of the user (account, or virtual cluster, where the source names none), and of the
 #: same user with the same size and time limit.
-WHO: Final = pl.coalesce("owner_key", "vc_key")
-KEYS: Final = {
-    "owner": WHO,
-    "owner_request": hashed(WHO, job_size(), may_be_null=(pl.col("time_limit_s"),)),
-}
+KEYS: Final = {"owner": WHO, "owner_request": pl.col("request_key")}
 RULES: Final = ("last", "mean_2", "median_15")
 _EVERY: Final = pl.max_horizontal(pl.col("log_num_jobs") // MOST_JOBS, 1)
 

@@ -9,7 +9,6 @@ import polars as pl
 from analysis.characterize.buckets import KIND, grouped_schema
 from analysis.characterize.groupings import (
     BIN_LOG,
-    BINS_PER_DOUBLING,
     GROUPING,
     GROUPINGS,
     JOB_GROUPS,
@@ -17,6 +16,7 @@ from analysis.characterize.groupings import (
     GroupedJobs,
     grouped_jobs,
 )
+from analysis.characterize.prepare import BINS_PER_DOUBLING
 from analysis.characterize.registry import characterization
 
 __all__ = ["duration_predictability"]

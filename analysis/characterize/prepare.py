@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Final
 
@@ -15,12 +15,18 @@ from analysis.metrics import US_PER_S
 from analysis.trace import Trace
 
 __all__ = [
+    "BINS",
+    "BINS_PER_DOUBLING",
     "EXACT_JOBS",
     "FACT_COLUMNS",
     "GROUPED_NAMES",
+    "WHO",
     "Facts",
     "Log",
     "as_log",
+    "duration_bin",
+    "hashed",
+    "job_size",
     "name_key",
     "prepare",
     "views",
@@ -41,12 +47,32 @@ NAMES: Final = {
     "job_name": pl.col("job_name"),
     "group": pl.col("group"),
 }
+#: Bins of durations per doubling of 1 + duration; in all more than any duration needs, a power of two.
+BINS_PER_DOUBLING: Final = 64
+BINS: Final = 4096
 #: Times as microseconds since 1970 UTC.
 TIMES: Final = {f"{name}_us": pl.col(f"{name}_time").dt.timestamp("us") for name in ("submit", "start", "end")}
 #: Durations as keys of cubes.
 KEYS: Final = {"run_s": pl.col("duration_s"), "wait_s": pl.col("queueing_delay_s")}
 #: Names of few values that are grouped by: as numbers they are counted faster, and take a fraction of the room.
 GROUPED_NAMES: Final = ("user", "vc")
+#: Whose job it is: the owner's, or the virtual cluster's where the source names no owner.
+WHO: Final = pl.coalesce("owner_key", "vc_key")
+
+
+def job_size() -> pl.Expr:
+    """Thousandths of GPUs; of CPUs, with a minus sign, for a CPU job; null if the GPUs are unknown."""
+    gpus, cpus = pl.col("milli_gpus"), (pl.col("num_cpus") * 1000).round().cast(pl.Int64)
+    return pl.when(gpus > 0).then(gpus).when(gpus == 0).then(-cpus.fill_null(0))
+
+
+def hashed(*columns: pl.Expr, may_be_null: Sequence[pl.Expr] = ()) -> pl.Expr:
+    """Number that stands for a combination of values; null where one of ``columns`` is null."""
+    parts = [*columns, *may_be_null]
+    if len(parts) == 1:
+        return pl.when(parts[0].is_not_null()).then(parts[0].hash(0))
+    named = pl.struct(part.alias(f"part_{place}") for place, part in enumerate(parts))
+    return pl.when(pl.all_horizontal(column.is_not_null() for column in columns)).then(named.hash(0))
 
 
 def name_key(name: pl.Expr) -> pl.Expr:
@@ -173,8 +199,9 @@ def prepare(jobs: pl.LazyFrame, *, num_jobs: int, time_zone: str = "UTC") -> pl.
         whole GPU-microseconds: integers, so that sums are exact), milli_gpus (int), run_s and wait_s (duration and
         queueing delay as keys [s], in huge logs rounded to four digits unless whole), submit_us, start_us, end_us
         (microseconds since 1970 UTC), local_day (date of submission in the zone), owner_key, vc_key, job_name_key and
-        group_key (numbers that stand for the names of ``NAMES``, in less room), has_times (start and end are the
-        source's own) and is_right_censored. The facts come beside them as ``log_`` columns when they are counted.
+        group_key (numbers that stand for the names of ``NAMES``, in less room), request_key (of ``WHO``, size and
+        time limit), has_times (start and end are the source's own), duration_bin (see `duration_bin`) and
+        is_right_censored. The facts come beside them as ``log_`` columns when they are counted.
     """
     is_exact = num_jobs <= EXACT_JOBS
     return jobs.with_columns(
@@ -188,9 +215,16 @@ def prepare(jobs: pl.LazyFrame, *, num_jobs: int, time_zone: str = "UTC") -> pl.
         # Zone before date: a day begins at the site's midnight.
         pl.col("submit_time").dt.convert_time_zone(time_zone).dt.date().alias("local_day"),
         *(name_key(expr).alias(f"{name}_key") for name, expr in NAMES.items()),
+        duration_bin(),
         (~pl.col("flags").list.contains("times_assumed")).alias("has_times"),
         pl.col("censoring").is_in(["right", "both"]).alias("is_right_censored"),
-    )
+    ).with_columns(request_key=hashed(WHO, job_size(), may_be_null=(pl.col("time_limit_s"),)))
+
+
+def duration_bin() -> pl.Expr:
+    """Bin of 1 + duration [s]: 64 of a doubling, 4096 in all; null without a duration."""
+    bins = ((1 + pl.col("duration_s")).log(2) * BINS_PER_DOUBLING).floor().clip(upper_bound=BINS - 1)
+    return bins.cast(pl.UInt16).alias("duration_bin")
 
 
 def _rough(value: pl.Expr) -> pl.Expr:

@@ -10,13 +10,13 @@ import polars as pl
 from analysis.characterize.buckets import KIND, grouped_schema
 from analysis.characterize.groupings import (
     BIN_LOG,
-    BINS_PER_DOUBLING,
     GROUPING,
     JOB_GROUPS,
     MIN_GROUP,
     GroupedJobs,
     grouped_jobs,
 )
+from analysis.characterize.prepare import BINS_PER_DOUBLING
 from analysis.characterize.registry import characterization
 
 __all__ = ["recurrence"]
