@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -98,27 +98,16 @@ class Preemption(NamedTuple):
 
 def make_moving(policy: Policy, rule: MovingKey, prepared: Prepared) -> Moving:
     """Lay out the structures, empty."""
-    n, hw, classes = len(prepared.accepted), prepared.hw, prepared.classes
+    hw, classes = prepared.hw, prepared.classes
     milli = classes[:, _place.WHOLE] * MILLI + classes[:, _place.PIECES] * classes[:, _place.MILLIS]
-    is_strict = policy.trait == "strict"
-    queue = classes[prepared.job_class, _place.VC] if is_strict else prepared.job_class
-    num_queues = prepared.num_vcs if is_strict else len(classes)
-    counts = np.bincount(queue, minlength=num_queues)
-    by_class = np.searchsorted(classes[:, _place.VC], np.arange(prepared.num_vcs + 1))
-    vc_counts = np.bincount(classes[prepared.job_class, _place.VC], minlength=prepared.num_vcs)
     thresholds = np.array([round(value * MILLI * US) for value in rule.thresholds_gpu_s], dtype=np.int64)
-    first_submit = np.zeros(prepared.num_vcs, dtype=np.int64)
-    first_submit[classes[prepared.job_class[::-1], _place.VC]] = prepared.submit[::-1]
-    tree0, width, tree = _trees(hw)
-    is_asked, asked0 = _asked(classes, hw)
-    num_slots = 0 if len(hw.room) else int((hw.groups[:, SIZE] * hw.groups[:, COUNT]).sum())
-    quantum = max(round(rule.quantum_s * US), 1)
+    is_strict = policy.trait == "strict"
     facts = [
         {"remaining": REMAINING, "levels": LEVELS, "slices": SLICES}[rule.kind],
-        quantum,
+        max(round(rule.quantum_s * US), 1),
         round(rule.costs.min_run_s * US),
         is_strict,
-        prepared.submit[-1] if n else 0,
+        prepared.submit[-1] if len(prepared.submit) else 0,
     ]
     return Moving(
         rule=np.array(facts, dtype=np.int64),
@@ -129,46 +118,73 @@ def make_moving(policy: Policy, rule: MovingKey, prepared: Prepared) -> Moving:
         restart=_by_size(rule.costs.restart_cost_s, milli),
         is_wide=wide_classes(classes, hw),
         ratio=_ratio_table(prepared),
-        left=to_us(prepared.jobs["duration_s"][prepared.accepted]),
-        guess=prepared.predicted_log.copy(),
-        held=np.zeros(n, dtype=np.int64),
-        early=np.zeros(n, dtype=np.int64),
-        wasted=np.zeros(n, dtype=np.int64),
-        stops=np.zeros(n, dtype=np.int64),
-        begin=np.empty(n, dtype=np.int64),
-        key=np.empty(n, dtype=np.int64),
-        heap=np.empty(n, dtype=np.int64),
-        first=(np.cumsum(counts) - counts).astype(np.int64),
-        length=np.zeros(num_queues, dtype=np.int64),
-        fresh=np.zeros(num_queues, dtype=np.int64),
-        mark=np.zeros(num_queues, dtype=np.int64),
-        vc_queues=(np.arange(prepared.num_vcs + 1) if is_strict else by_class).astype(np.int64),
-        stuck=np.full(prepared.num_vcs, NOBODY, dtype=np.int64),
-        waiting=np.zeros(prepared.num_vcs, dtype=np.int64),
-        events=make_heap(n),
-        runner=np.empty(n, dtype=np.int64),
-        runner0=(np.cumsum(vc_counts) - vc_counts).astype(np.int64),
-        num_runners=np.zeros(prepared.num_vcs, dtype=np.int64),
-        place=np.empty(n, dtype=np.int64),
-        tick=np.full(prepared.num_vcs, np.iinfo(np.int64).max, dtype=np.int64),
-        slice0=first_submit,
-        slot0=hw.device0,
-        slot_job=np.empty(num_slots, dtype=np.int64),
-        slot_gpus=np.empty(num_slots, dtype=np.int64),
-        num_slots=np.zeros(len(hw.free), dtype=np.int64),
-        tree=tree,
-        tree_key=np.where(tree == ROOM, np.iinfo(np.int64).max, np.iinfo(np.int64).min),
-        is_asked=is_asked,
-        asked0=asked0,
-        is_stale=np.zeros(len(hw.free), dtype=np.int64),
-        stale=np.empty(len(hw.free), dtype=np.int64),
-        num_stale=np.zeros(1, dtype=np.int64),
-        tree0=tree0,
-        width=width,
-        victim=np.empty(n, dtype=np.int64),
+        **_job_arrays(prepared),
+        **_lines(prepared, is_strict=is_strict),
+        **_node_arrays(prepared),
+        victim=np.empty(len(prepared.accepted), dtype=np.int64),
         pick=np.empty(len(hw.free), dtype=np.int64),
         picked=np.empty(len(hw.free), dtype=np.int64),
     )
+
+
+def _job_arrays(prepared: Prepared) -> dict[str, Any]:
+    """What is kept of every job."""
+    n = len(prepared.accepted)
+    return {
+        "left": to_us(prepared.jobs["duration_s"][prepared.accepted]),
+        "guess": prepared.predicted_log.copy(),
+        **{name: np.zeros(n, dtype=np.int64) for name in ("held", "early", "wasted", "stops")},
+        **{name: np.empty(n, dtype=np.int64) for name in ("begin", "key")},
+    }
+
+
+def _lines(prepared: Prepared, *, is_strict: bool) -> dict[str, Any]:
+    """Queues of those who wait, and lists of those who run."""
+    n, num_vcs, classes = len(prepared.accepted), prepared.num_vcs, prepared.classes
+    vc = classes[prepared.job_class, _place.VC]
+    num_queues = num_vcs if is_strict else len(classes)
+    counts = np.bincount(vc if is_strict else prepared.job_class, minlength=num_queues)
+    by_class = np.searchsorted(classes[:, _place.VC], np.arange(num_vcs + 1))
+    vc_counts = np.bincount(vc, minlength=num_vcs)
+    first_submit = np.zeros(num_vcs, dtype=np.int64)
+    first_submit[vc[::-1]] = prepared.submit[::-1]
+    return {
+        "heap": np.empty(n, dtype=np.int64),
+        "first": (np.cumsum(counts) - counts).astype(np.int64),
+        **{name: np.zeros(num_queues, dtype=np.int64) for name in ("length", "fresh", "mark")},
+        "vc_queues": (np.arange(num_vcs + 1) if is_strict else by_class).astype(np.int64),
+        "stuck": np.full(num_vcs, NOBODY, dtype=np.int64),
+        "waiting": np.zeros(num_vcs, dtype=np.int64),
+        "events": make_heap(n),
+        "runner": np.empty(n, dtype=np.int64),
+        "runner0": (np.cumsum(vc_counts) - vc_counts).astype(np.int64),
+        "num_runners": np.zeros(num_vcs, dtype=np.int64),
+        "place": np.empty(n, dtype=np.int64),
+        "tick": np.full(num_vcs, np.iinfo(np.int64).max, dtype=np.int64),
+        "slice0": first_submit,
+    }
+
+
+def _node_arrays(prepared: Prepared) -> dict[str, Any]:
+    """What runs on each node, and the trees over the nodes."""
+    hw = prepared.hw
+    tree0, width, tree = _trees(hw)
+    is_asked, asked0 = _asked(prepared.classes, hw)
+    num_slots = 0 if len(hw.room) else int((hw.groups[:, SIZE] * hw.groups[:, COUNT]).sum())
+    return {
+        "slot0": hw.device0,
+        **{name: np.empty(num_slots, dtype=np.int64) for name in ("slot_job", "slot_gpus")},
+        "num_slots": np.zeros(len(hw.free), dtype=np.int64),
+        "tree": tree,
+        "tree_key": np.where(tree == ROOM, np.iinfo(np.int64).max, np.iinfo(np.int64).min),
+        "tree0": tree0,
+        "width": width,
+        "is_asked": is_asked,
+        "asked0": asked0,
+        "is_stale": np.zeros(len(hw.free), dtype=np.int64),
+        "stale": np.empty(len(hw.free), dtype=np.int64),
+        "num_stale": np.zeros(1, dtype=np.int64),
+    }
 
 
 def _trees(hw: Hardware) -> tuple[I64, I64, I64]:

@@ -95,7 +95,7 @@ def test_the_loop_alone_on_philly(benchmark: Any, philly: pl.DataFrame, policy: 
 @cpu_time
 @pytest.mark.parametrize("policy", ["fifo", "sjf", "sjf_skip", *OTHERS])
 def test_3_400_000_jobs(benchmark: Any, year: pl.DataFrame, policy: str):
-    """3,400,000 synthetic jobs on 775 x 8 GPUs, load 0.8. Goals: fifo 1.5 s, easy 4, las 6, srtf 12, conservative 60."""
+    """3,400,000 jobs on 775 x 8 GPUs at load 0.8. Goals: fifo 1.5 s, easy 4, las 6, srtf 12, conservative 60."""
     if benchmark.disabled:
         pytest.skip("only with --benchmark-enable: 3,400,000 jobs take tens of seconds")
     result = benchmark.pedantic(replay, (year,), {"cluster": BIG, "policy": policy}, rounds=1, warmup_rounds=1)
