@@ -86,7 +86,8 @@ def headline_figures(
     DataFrame of one row, or of one a group; of none for no jobs
         trace; total_gpus; num_jobs, num_cpu_jobs, num_gpu_jobs; mean, median and max of duration and queueing delay
         [s] of GPU and of CPU jobs (null without any that is known); mean, median and max GPUs of the GPU jobs;
-        completed, cancelled and failed shares of all, CPU and GPU jobs; GPU-seconds and shares of GPU time.
+        completed, cancelled and failed shares of all, CPU and GPU jobs; GPU-seconds and shares of GPU time (null where
+        no end is known).
     """
     schema = grouped_schema(by, HEADLINE_SCHEMA)
     parts = [_shares(durations, by)]
@@ -125,14 +126,17 @@ def _shares(cube: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
     bucket, status = pl.col("bucket").cast(pl.String), pl.col("status").cast(pl.String)
     measures = {"num_jobs": count.sum()}
     measures |= {f"num_{kind}_jobs": count.filter(bucket.is_in(KINDS[kind])).sum() for kind in ("cpu", "gpu")}
+    # Where no end is known, a share of 0 would say that nothing of the kind happened.
+    is_known = status != "unknown"
     for kind, members in KINDS.items():
+        known = count.filter(bucket.is_in(members) & is_known).sum()
         total = count.filter(bucket.is_in(members)).sum()
         for outcome, statuses in FOLDED.items():
             held = count.filter(bucket.is_in(members) & status.is_in(statuses)).sum()
-            measures[f"{kind}_{outcome}_share"] = pl.when(total > 0).then(held / total)
-    all_time = work.sum()
+            measures[f"{kind}_{outcome}_share"] = pl.when(known > 0).then(held / total)
+    all_time, known = work.sum(), count.filter(is_known).sum()
     for outcome, statuses in FOLDED.items():
         held = work.filter(status.is_in(statuses)).sum()
-        measures[f"{outcome}_gpu_s"] = held / US_PER_S
-        measures[f"{outcome}_gpu_time_share"] = pl.when(all_time > 0).then(held / all_time)
+        measures[f"{outcome}_gpu_s"] = pl.when(known > 0).then(held / US_PER_S)
+        measures[f"{outcome}_gpu_time_share"] = pl.when((all_time > 0) & (known > 0)).then(held / all_time)
     return cube.group_by(by).agg(**measures) if by else cube.select(**measures)

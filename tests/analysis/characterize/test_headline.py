@@ -91,3 +91,16 @@ def test_the_published_rows_of_helios_add_up_to_their_total_under_our_definition
             assert mean == pytest.approx(total[f"{name}_rate_{kind}"], abs=0.001)
     gpu_jobs = parts["gpu_job_num"]
     assert (parts["avg_gpu_num"] * gpu_jobs).sum() / gpu_jobs.sum() == pytest.approx(total["avg_gpu_num"], abs=0.001)
+
+
+def test_shares_of_a_log_that_says_no_end_are_unknown_and_not_0():
+    ends = ("completed", "cancelled", "failed")
+    shares = [f"{part}_{end}_share" for part in ("all", "cpu", "gpu") for end in ends]
+    shares += [f"{end}_{part}" for part in ("gpu_s", "gpu_time_share") for end in ends]
+    for nothing in (pl.lit(None, schema.STATUS), pl.lit("unknown", schema.STATUS)):
+        row = headline_figures(jobs().with_columns(status=nothing)).row(0, named=True)
+        assert [row[name] for name in shares] == [None] * len(shares)
+    half = pl.when(pl.col("num_gpus") > 0).then("status")
+    row = headline_figures(jobs().with_columns(status=half)).row(0, named=True)
+    assert row["cpu_completed_share"] is None
+    assert row["gpu_completed_share"] == pytest.approx(1 / 6)
