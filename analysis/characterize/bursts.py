@@ -9,18 +9,19 @@ import numpy as np
 import polars as pl
 
 from analysis.characterize.count_series import MIN_WINDOWS, Floats, Ints, Windows, autocorrelations, gap_statistics
-from analysis.characterize.cubes import Rows
+from analysis.characterize.cubes import Cube
 from analysis.characterize.hurst import aggregated_variance, local_whittle, without_cycle
 from analysis.characterize.registry import characterization
 
 __all__ = ["ARRIVALS", "arrival_autocorrelation", "arrival_dispersion", "burstiness"]
 
-#: The whole second of every submission (since 1970 UTC). Rows, for nearly every job has a second of its own.
-ARRIVALS: Final = Rows(
+#: Jobs by the whole second of their submission (since 1970 UTC): nearly every one has a second of its own.
+ARRIVALS: Final = Cube(
     "arrivals",
-    columns={"second": pl.col("submit_us") // 1_000_000},
+    keys={"second": pl.col("submit_us") // 1_000_000},
+    values={"num_jobs": pl.len().cast(pl.Int64)},
     where=pl.col("submit_us").is_not_null(),
-    order="second",
+    is_fine=True,
 )
 
 HOUR_S: Final = 3600
@@ -73,12 +74,10 @@ def _table(
     parts = arrivals.partition_by(by, as_dict=True, maintain_order=True) if by else {(): arrivals}
     rows = []
     for key, part in parts.items():
-        if part.height >= MIN_JOBS:
-            second = part["second"].to_numpy()
-            first = np.flatnonzero(np.diff(second, prepend=second[0] - 1))
-            count = np.diff(first, append=len(second))
+        if part["num_jobs"].sum() >= MIN_JOBS:
             named = dict(zip(by, key, strict=True))
-            rows += [{**dict.fromkeys(columns), **row, **named} for row in make(second[first], count)]
+            found = make(part["second"].to_numpy(), part["num_jobs"].to_numpy())
+            rows += [{**dict.fromkeys(columns), **row, **named} for row in found]
     return pl.DataFrame(rows, schema=schema, orient="row")
 
 

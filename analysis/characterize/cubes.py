@@ -141,15 +141,12 @@ class Rows:
         Rows that enter.
     table : {"jobs", "changes"}
         As in `Cube`.
-    order : str, optional
-        Column by which the rows are sorted, nulls last, within each group; without it they come in no order.
     """
 
     name: str
     columns: Mapping[str, pl.Expr]
     where: pl.Expr | None = None
     table: str = "jobs"
-    order: str | None = None
 
     def exprs(self) -> list[pl.Expr]:
         """All expressions of columns."""
@@ -162,9 +159,9 @@ class Rows:
         return chosen.select([*_group_exprs(by).values(), *own.values()])
 
     def merge(self, parts: Sequence[pl.DataFrame], *, by: Sequence[str] = ()) -> pl.DataFrame:
-        """Put parts together, in the order that is asked for; without one in none that may be relied on."""
-        whole = pl.concat(parts) if len(parts) > 1 else parts[0]
-        return whole if self.order is None else whole.sort([*by, self.order], nulls_last=True)
+        """Put parts together; in no order that may be relied on."""
+        del by
+        return pl.concat(parts) if len(parts) > 1 else parts[0]
 
 
 Input = Cube | Rows

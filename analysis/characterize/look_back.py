@@ -204,9 +204,8 @@ def _scores(history: pl.DataFrame, codes: pl.Series, num_codes: int) -> Iterator
         number, _ = numbered(history[key].fill_null(0).to_numpy(), history[key].is_not_null().to_numpy())
         for rule, predicted in history_predictions(number, *times, orders=orders).items():
             cut = predicted if limit is None else np.minimum(predicted, limit, out=predicted)
-            error = np.log1p(cut, out=cut)
-            error -= log_duration
-            sums = score(code, num_codes, np.abs(error, out=error), milli_gpu_s, LOG_2)
+            logs = np.log1p(cut, out=cut), log_duration
+            sums = score(code, num_codes, logs, milli_gpu_s, LOG_2)
             yield key, rule, _measures(every, *sums.astype(np.float64))
 
 

@@ -134,23 +134,36 @@ def predict(
 
 
 @compiled
-def score(code: NDArray[np.int32], num_codes: int, error: Floats, milli_gpu_s: Ints, close: float) -> Ints:
-    """Sums by code over the jobs whose error is not nan, in whole numbers, so that no order of the rows matters.
+def score(
+    code: NDArray[np.int32], num_codes: int, logs: tuple[Floats, Floats], milli_gpu_s: Ints, close: float
+) -> Ints:
+    """Sums by code over the jobs that are predicted, in whole numbers, so that no order of the rows matters.
+
+    Parameters
+    ----------
+    code : array of int, a value per job
+        Number of its group, below ``num_codes``.
+    logs : tuple of two arrays of float
+        Logarithms of the prediction (nan = none) and of the truth.
+    milli_gpu_s : array of int
+        GPU time [thousandths of a GPU-second].
+    close : float
+        Largest error that counts as close.
 
     Returns
     -------
     array of int, shape (5, num_codes)
-        Jobs, their GPU time [thousandths], those whose error is at most ``close``, error times GPU time [thousandths],
-        error [billionths].
+        Jobs, their GPU time [thousandths], those that are close, error times GPU time [thousandths], and error
+        [billionths].
     """
-    sums = np.zeros((5, num_codes), np.int64)
-    for row in range(len(error)):
-        if np.isnan(error[row]):
+    sums, (predicted, truth) = np.zeros((5, num_codes), np.int64), logs
+    for row in range(len(predicted)):
+        if np.isnan(predicted[row]):
             continue
-        at = code[row]
+        at, error = code[row], abs(predicted[row] - truth[row])
         sums[0, at] += 1
         sums[1, at] += milli_gpu_s[row]
-        sums[2, at] += error[row] <= close
-        sums[3, at] += np.int64(np.rint(error[row] * milli_gpu_s[row]))
-        sums[4, at] += np.int64(np.rint(error[row] * 1e9))
+        sums[2, at] += error <= close
+        sums[3, at] += np.int64(np.rint(error * milli_gpu_s[row]))
+        sums[4, at] += np.int64(np.rint(error * 1e9))
     return sums

@@ -60,6 +60,8 @@ def _table(*parts: pl.DataFrame) -> pl.DataFrame:
 def quota_at(quota: pl.DataFrame, times_us: NDArray[np.int64]) -> NDArray[np.int64]:
     """Quota from each instant on [thousandths of a GPU]; ``quota``: rows of one name of ``QUOTAS``, at least one."""
     changed, milli = quota["time_us"].to_numpy(), quota["milli_gpus"].to_numpy()
+    if len(milli) == 1:
+        return np.full(len(times_us), milli[0])
     at: NDArray[np.int64] = milli[np.maximum(np.searchsorted(changed, times_us, side="right") - 1, 0)]
     return at
 
