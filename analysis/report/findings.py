@@ -22,6 +22,9 @@ MUCH_UNKNOWN: Final = 0.02
 NOT_ENDED: Final = ("unknown", "running", "pending", "suspended")
 #: Of fewer jobs than this, nobody is "one in a hundred".
 MANY: Final = 100
+#: With fewer jobs than this in an hour of the week, which is the busiest is chance.
+JOBS_AN_HOUR: Final = 5
+HOURS_A_WEEK: Final = 168
 #: Of so few, the three largest say nothing.
 MOST_NAMED: Final = 5
 WEEKDAYS: Final = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
@@ -145,7 +148,7 @@ def outcomes(tables: Tables) -> str | None:
 def arrivals(tables: Tables) -> str | None:
     """Busiest hour of the week."""
     table = tables["arrivals_by_hour"]
-    if table.height < 168:
+    if table.height < HOURS_A_WEEK or table["num_jobs"].sum() < JOBS_AN_HOUR * HOURS_A_WEEK:
         return None
     top = table.sort(["jobs_per_hour", "weekday", "hour"], descending=[True, False, False]).row(0, named=True)
     mean = float(table["num_jobs"].sum()) / float(table["num_hours"].sum())

@@ -115,6 +115,13 @@ def test_where_no_user_is_named_the_account_is_not_called_one():
     assert "user" not in text
 
 
+def test_the_busiest_hour_of_few_jobs_is_chance_and_not_told():
+    # A job an hour for five weeks is five in each hour of the week; for four weeks it is too few.
+    for weeks, times in ((4, 0), (5, 1)):
+        texts = told(trace_of([(1, 60, 0, "completed")] * (168 * weeks)))
+        assert len([text for text in texts if "busiest hour" in text]) == times
+
+
 def test_a_timetable_of_arrivals_is_no_poisson_process():
     text = one(told(trace_of([(1, 60, 0, "completed")] * 200)), "number an hour")
     assert text.startswith("Jobs arrive more evenly than by chance")
