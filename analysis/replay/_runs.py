@@ -19,6 +19,7 @@ from analysis.replay._moving import (
     Preemption,
 )
 from analysis.replay._place import VC, type_of
+from analysis.replay._scores import count_start
 from analysis.replay._state import NEVER, RUNNING, WAITING
 from analysis.replay._victims import comes_after, move_out, settle_in
 
@@ -128,6 +129,7 @@ def next_key(s: Preemption, job: int, now: int) -> int:
 def begin_run(s: Preemption, job: int, stop_entry: int, now: int) -> None:
     """Let a job run that has been placed and has left its queue."""
     m, log, c = s.m, s.log, s.work.job_class[job]
+    count_start(s.hw.scores, s.work.classes[c, VC])
     log.stop_entry[job] = stop_entry
     log.column[job] = s.work.column[type_of(s.hw, log.held.item[s.work.first_entry[job]])]
     restart = m.restart[c] if m.stops[job] > 0 else ZERO

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from analysis.errors import UnknownNameError
+from analysis.errors import UnknownNameError, UsageError
 from analysis.frames import jobs_to_polars
 from analysis.replay import _conserve, _loop, _preempt, _state
 from analysis.replay._backfill import make_backfill
@@ -83,6 +83,8 @@ def replay(
     ------
     UnknownNameError
         If the policy, the placement or the column of predictions does not exist.
+    UsageError
+        If conservative backfill is asked for with a placement other than ``consolidate``.
     NoTimelineError
         If a GPU job has no submission time.
     SchemaError
@@ -105,6 +107,12 @@ def replay(
     chosen = _chosen(policy)
     if placement not in PLACEMENTS:
         raise UnknownNameError(kind="placement", found=placement, known=PLACEMENTS)
+    if chosen.trait == "conservative" and placement in SCORED:
+        msg = (
+            f"replay: policy {chosen.name!r} books GPUs ahead by the rules of placement 'consolidate'; found placement "
+            f"{placement!r}. Leave out the placement, or take policy 'easy', which knows them all."
+        )
+        raise UsageError(msg)
     jobs = jobs_to_polars(jobs)
     check_predicted(jobs, predicted)
     columns = sorted(chosen.needs - {"predicted_duration_s"} - (chosen.optional.keys() - set(jobs.columns)))

@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from analysis.errors import UnknownNameError
+from analysis.errors import UnknownNameError, UsageError
 from analysis.replay import PLACEMENTS, Cluster, ReplayResult, placement, replay
 from tests.jobs import make_jobs
 from tests.replay_cases import START
@@ -120,6 +120,15 @@ def test_preemptive_policies_place_by_it_too(name: str, log: pl.DataFrame, clust
 @each_placement
 def test_its_rule_is_written_down(name: str):
     assert f"\n``{name}``\n    " in placement.__doc__
+
+
+@each_placement
+def test_conservative_backfill_knows_only_consolidate(name: str, log: pl.DataFrame, cluster: Cluster):
+    if name == "consolidate":
+        assert (replay(log, cluster=cluster, policy="conservative").schedule["state"] == "finished").all()
+        return
+    with pytest.raises(UsageError, match=f"found placement '{name}'"):
+        replay(log, cluster=cluster, policy="conservative", placement=name)
 
 
 def test_an_unknown_placement_is_refused(log: pl.DataFrame, cluster: Cluster):
