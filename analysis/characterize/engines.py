@@ -77,7 +77,7 @@ class Request:
     def count(
         self, jobs: pl.LazyFrame, *, num_jobs: int, facts: Facts | None = None
     ) -> tuple[Facts, list[pl.DataFrame]]:
-        """Count every wanted input in a part of the jobs; without ``facts`` the part is the whole log."""
+        """Count every wanted input in a part of the jobs; without ``facts`` the part is the whole log, and merged."""
         rows = self.prepared(jobs, num_jobs=num_jobs)
         seen = list(views(num_jobs=num_jobs).items())
         added = [expr.alias(name) for name, expr in seen if set(expr.meta.root_names()) <= set(rows.columns)]
@@ -90,8 +90,10 @@ class Request:
             table = rows.lazy().with_columns([*present, *known.columns()])
             if key[0].table == "changes":
                 table = changes(table, self.attempts)
-            counted[key] = _named(key[0].query(table, by=key[1]).collect(engine="streaming"))
-            del table
+            frame = _named(key[0].query(table, by=key[1]).collect(engine="streaming"))
+            # Of a whole log at once: later there is less room.
+            counted[key] = frame if facts else key[0].merge([frame], by=key[1])
+            del table, frame
             rows = rows.select(name for name in rows.columns if name in later)
         return known, [counted[key] for key in self.wanted]
 
@@ -185,7 +187,7 @@ def _collect_polars(jobs: pl.LazyFrame, request: Request) -> Collected:
     if len(parts) == 1:
         # Few enough to be counted exactly, so that the facts need not be known before the columns are read.
         facts, counted = request.count(jobs, num_jobs=0)
-        return facts, request.merge([counted])
+        return facts, dict(zip(request.wanted, counted, strict=True))
     # Half as large: what has been merged needs room beside the part.
     parts = cut(jobs, BATCH_JOBS // 2)
     facts = Facts.merge([request.facts(part) for part in parts])

@@ -292,14 +292,15 @@ def _counted(
     if engine == "polars":
         ensure_countable(request.chosen(log.jobs))
     facts, collected = collect(log, request, engine=engine)
-    return {
-        name: item.finish(
-            [collected[source, item.groups(by)] for source in item.inputs],
-            by=item.groups(by),
-            options={**options, "facts": facts},
-        )
-        for name, (item, options) in items.items()
-    }
+    read = {name: [(source, item.groups(by)) for source in item.inputs] for name, (item, _) in items.items()}
+    # Large inputs last: by then the memory of counting has been given back.
+    sizes = {name: sum(collected[key].estimated_size() for key in keys) for name, keys in read.items()}
+    made = {}
+    for name in sorted(items, key=lambda name: sizes[name]):
+        item, options = items[name]
+        inputs = [collected[key] for key in read[name]]
+        made[name] = item.finish(inputs, by=item.groups(by), options={**options, "facts": facts})
+    return made
 
 
 def _first(given: Sequence[Mapping[str, Any]], name: str) -> Any:
