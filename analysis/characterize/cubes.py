@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+import numpy as np
 import polars as pl
 
 from analysis.errors import HindcastError, UnknownNameError
@@ -168,9 +169,22 @@ Input = Cube | Rows
 
 
 def _sorted(table: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
-    """Sort; names by their place among all names, for there are few of them."""
+    """Sort the rows of a cube, nulls first; names by their place among all names, for there are few of them."""
     names = {name: pl.Enum(table[name].unique().drop_nulls().sort()) for name in keys if table[name].dtype == pl.String}
-    return table.sort([pl.col(name).cast(names[name]) if name in names else name for name in keys])
+    columns = [table[name].cast(names[name]) if name in names else table[name] for name in keys]
+    *codes, values = columns
+    if not codes or values.dtype != pl.Float64 or not all(_is_short(column.dtype) for column in codes):
+        return table.sort(columns)
+    # By the last key, then stable by each before it: numbers of 16 bits are sorted in a fraction of the time.
+    order = np.argsort(values.fill_null(-np.inf).to_numpy())
+    for column in reversed(codes):
+        code = (column.to_physical().cast(pl.Int32) + 1).fill_null(0).cast(pl.UInt16).to_numpy()[order]
+        order = order[np.argsort(code, kind="stable")]
+    return table[order]
+
+
+def _is_short(dtype: pl.DataType) -> bool:
+    return isinstance(dtype, pl.Enum) and len(dtype.categories) < 2**16 - 1
 
 
 def merge(cube: Input, parts: Sequence[pl.DataFrame], by: Sequence[str] = ()) -> pl.DataFrame:

@@ -25,6 +25,8 @@ Floats = NDArray[np.float64]
 
 #: Ended jobs that the median is taken of, at most.
 LAST_K: Final = 15
+#: More jobs that end at once are sorted otherwise.
+MOST_TIES: Final = 64
 LOG_2: Final = float(np.log(2))
 #: In a log of twice as many jobs or more whole users are left out, by their hash, so that about as many jobs remain.
 MOST_JOBS: Final = 3_500_000
@@ -75,12 +77,11 @@ def time_orders(submit: Ints, end: Ints, duration: Floats) -> tuple[Ints, Ints]:
     >>> [order.tolist() for order in orders]
     [[0, 2, 1], [1, 0, 2]]
     """
+    from analysis.characterize.look_back_loop import settle_ties
+
     by_end = np.argsort(end)
-    ended = end[by_end]
-    same = ended[1:] == ended[:-1]
-    tied = np.append(same, False) | np.append(False, same)
-    among = by_end[tied]
-    by_end[tied] = among[np.lexsort((duration[among], submit[among], ended[tied]))]
+    if not settle_ties(by_end, end, submit, duration, MOST_TIES):
+        by_end = np.lexsort((duration, submit, end))
     return np.argsort(submit), by_end
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-__all__ = ["compiled", "numbered", "predict", "score"]
+__all__ = ["compiled", "numbered", "predict", "score", "settle_ties"]
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -53,6 +53,25 @@ def numbered(hashes: NDArray[np.uint64], is_known: NDArray[np.bool_]) -> tuple[N
             first_row[slot], number[row] = row + 1, found
             found += 1
     return number, found
+
+
+@compiled
+def settle_ties(by_end: Ints, end: Ints, submit: Ints, duration: Floats, longest: int) -> bool:
+    """Sort jobs that end at once by submission and duration, in place; False if more than ``longest`` do, unsorted."""
+    first = 0
+    for place in range(1, len(by_end)):
+        job = by_end[place]
+        if end[job] != end[by_end[first]]:
+            first = place
+            continue
+        if place - first >= longest:
+            return False
+        at = place
+        while at > first and (submit[by_end[at - 1]], duration[by_end[at - 1]]) > (submit[job], duration[job]):
+            by_end[at] = by_end[at - 1]
+            at -= 1
+        by_end[at] = job
+    return True
 
 
 @compiled

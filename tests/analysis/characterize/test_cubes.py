@@ -183,3 +183,22 @@ def test_something_else_than_a_table_is_refused() -> None:
 
     with pytest.raises(UsageError, match="found a str; expected a pandas, polars or Arrow table"):
         characterize("jobs.csv")
+
+
+def test_cubes_are_sorted_by_names_and_values_with_nulls_first() -> None:
+    rng = np.random.default_rng(3)
+    table = pl.DataFrame({"user": ["b", None, "a", "ab"] * 5, "run_s": [None, 1.5, -2.0, 0.0, 7.0] * 4})
+    cube = Cube("c", keys={"user": pl.col("user"), "run_s": pl.col("run_s")}, values={"num_jobs": pl.len()})
+    counted = cube.query(table[rng.permutation(table.height)].lazy()).collect()
+    assert cube.merge([counted]).equals(table.group_by("user", "run_s").agg(num_jobs=pl.len()).sort("user", "run_s"))
+
+
+def test_rows_that_are_sorted_first_are_counted_like_others() -> None:
+    rng = np.random.default_rng(4)
+    table = pl.DataFrame({"key": rng.integers(0, 90, 200), "x": rng.integers(0, 9, 200)}).lazy()
+    values = {"num_jobs": pl.len(), "sum_x": pl.col("x").sum()}
+    keys = {"key": pl.col("key") // 2}
+    fine, plain = (Cube("c", keys=keys, values=values, is_fine=is_fine) for is_fine in (True, False))
+    whole = plain.merge([plain.query(table).collect()])
+    assert fine.merge([fine.query(table).collect(engine="streaming")]).equals(whole)
+    assert fine.merge([fine.query(table.slice(start, 50)).collect() for start in (0, 50, 100, 150)]).equals(whole)

@@ -11,7 +11,7 @@ import pytest
 
 from analysis.characterize import duration_predictability, nearest_history
 from analysis.characterize.groupings import JOB_GROUPS
-from analysis.characterize.look_back import history_predictions
+from analysis.characterize.look_back import history_predictions, time_orders
 from analysis.characterize.prepare import prepare, whole_jobs
 from tests.jobs import make_jobs
 
@@ -133,6 +133,19 @@ def test_look_back_predictions_are_those_of_brute_force():
         assert found["last"][place] == known[-1]
         assert found["mean_2"][place] == np.mean(known[-2:])
         assert found["median_15"][place] == np.median(known[-15:])
+
+
+@pytest.mark.parametrize("num_ends", [3, 80])
+def test_jobs_that_end_at_once_are_in_the_order_of_submission_and_duration(num_ends):
+    # Of three ends each is shared by more jobs than are sorted in place.
+    rng = np.random.default_rng(7)
+    end, submit = rng.integers(0, num_ends, 400), rng.integers(0, 5, 400)
+    duration = rng.integers(0, 9, 400).astype(float)
+    by_submit, by_end = time_orders(submit, end, duration)
+    rows = list(zip(end[by_end].tolist(), submit[by_end].tolist(), duration[by_end].tolist(), strict=True))
+    assert rows == sorted(rows)
+    assert (np.diff(submit[by_submit]) >= 0).all()
+    assert sorted(by_end.tolist()) == sorted(by_submit.tolist()) == list(range(400))
 
 
 def test_look_back_does_not_know_what_has_not_ended():
