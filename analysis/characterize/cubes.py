@@ -16,7 +16,7 @@ import polars as pl
 
 from analysis.errors import HindcastError, UnknownNameError
 
-__all__ = ["GROUPS", "Cube", "Input", "Rows", "as_groups", "merge"]
+__all__ = ["GROUPS", "Cube", "Input", "Rows", "as_groups", "in_order", "merge"]
 
 #: What every table can be grouped by: name of the column -> expression over the prepared jobs.
 GROUPS: Final[Mapping[str, pl.Expr]] = {
@@ -121,11 +121,11 @@ class Cube:
         if not keys:
             return whole.select(values)
         if len(parts) == 1:
-            return whole if self._is_ordered(by) else _sorted(whole, keys)
+            return whole if self._is_ordered(by) else in_order(whole, keys)
         if len(keys) == 1:
             # Equal keys side by side need no hash table, which is the larger part of the memory.
             return whole.sort(keys).group_by(keys, maintain_order=True).agg(values)
-        return whole.lazy().group_by(keys).agg(values).collect(engine="streaming").pipe(_sorted, keys)
+        return whole.lazy().group_by(keys).agg(values).collect(engine="streaming").pipe(in_order, keys)
 
 
 @dataclass(frozen=True, eq=False)
@@ -168,7 +168,7 @@ class Rows:
 Input = Cube | Rows
 
 
-def _sorted(table: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
+def in_order(table: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
     """Sort the rows of a cube, nulls first; names by their place among all names, for there are few of them."""
     names = {name: pl.Enum(table[name].unique().drop_nulls().sort()) for name in keys if table[name].dtype == pl.String}
     columns = [table[name].cast(names[name]) if name in names else table[name] for name in keys]

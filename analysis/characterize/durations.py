@@ -12,6 +12,7 @@ from typing import Final
 import polars as pl
 
 from analysis.characterize.buckets import BUCKET, WEIGHT, conform, grouped_schema
+from analysis.characterize.cubes import in_order
 from analysis.characterize.inputs import DURATIONS
 from analysis.characterize.registry import characterization
 from analysis.characterize.weighted import grid_shares, group_quantiles, with_all_gpu_jobs
@@ -118,7 +119,7 @@ def _quantiles(known: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
         "min_s": value.min(),
         "max_s": value.max(),
     }
-    ordered = known.sort([*keys, "duration_s"])
+    ordered = in_order(known, [*keys, "duration_s"])
     parts = []
     for weight, column in (("jobs", "num_jobs"), ("gpu_time", "sum_gpu_us")):
         total = pl.col(column).sum()

@@ -7,6 +7,7 @@ from typing import Final
 import polars as pl
 
 from analysis.characterize.buckets import KIND, conform, grouped_schema
+from analysis.characterize.cubes import in_order
 from analysis.characterize.demand import share_of
 from analysis.characterize.inputs import DURATIONS
 from analysis.characterize.registry import characterization
@@ -69,7 +70,7 @@ def status_shares(durations: pl.DataFrame, *, by: tuple[str, ...] = ()) -> pl.Da
         num_jobs=pl.col("num_jobs").sum(), gpu_hours=pl.col("sum_gpu_us").sum() / US_PER_S / S_PER_H
     )
     count, value = pl.col("num_jobs"), pl.col("duration_s")
-    known = cube.filter(value.is_not_null()).sort([*keys, "duration_s"])
+    known = in_order(cube.filter(value.is_not_null()), [*keys, "duration_s"])
     means = known.group_by(keys, maintain_order=True).agg(mean_duration_s=(value * count).sum() / count.sum())
     medians = group_quantiles(known, keys, value="duration_s", weight="num_jobs", at={"median_duration_s": 0.5})
     times = means.hstack(medians.drop(keys))

@@ -7,6 +7,7 @@ from typing import Final
 import polars as pl
 
 from analysis.characterize.buckets import BUCKET, WEIGHT, conform, grouped_schema
+from analysis.characterize.cubes import in_order
 from analysis.characterize.durations import QUANTILES, bucket_cdf
 from analysis.characterize.inputs import WAITS
 from analysis.characterize.registry import characterization
@@ -52,7 +53,7 @@ def queueing_delay_quantiles(waits: pl.DataFrame, *, by: tuple[str, ...] = ()) -
     never = cube.group_by(keys).agg(pl.col("num_never_started").sum())
     count, wait = pl.col("num_jobs"), pl.col("queueing_delay_s")
     names = [*keys, "queueing_delay_s", "num_jobs"]
-    known = cube.filter(wait.is_not_null()).select(names).sort(names[:-1])
+    known = in_order(cube.filter(wait.is_not_null()).select(names), names[:-1])
     table = known.group_by(keys, maintain_order=True).agg(
         count.sum(),
         waited_share=count.filter(wait > 1).sum() / count.sum(),

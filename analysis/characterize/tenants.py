@@ -7,6 +7,7 @@ from typing import Any, Final
 import polars as pl
 
 from analysis.characterize.buckets import conform, grouped_schema
+from analysis.characterize.cubes import in_order
 from analysis.characterize.demand import share_of
 from analysis.characterize.engines import Request, collect
 from analysis.characterize.inputs import tenants
@@ -67,7 +68,7 @@ def _largest(cube: pl.DataFrame, *, tenant: str, by: tuple[str, ...], num_top: i
         gpu_hours=pl.col("sum_gpu_us").sum() / US_PER_S / S_PER_H,
         completed_share=_share(pl.col("num_completed").sum(), pl.col("num_known_status").sum()),
     )
-    known = cube.filter(pl.col("duration_s").is_not_null()).sort([*keys, "duration_s"])
+    known = in_order(cube.filter(pl.col("duration_s").is_not_null()), [*keys, "duration_s"])
     medians = group_quantiles(known, keys, value="duration_s", weight="num_jobs", at={"median_duration_s": 0.5})
     order = [*by, "gpu_hours", "num_jobs", tenant]
     down = [*(False for _ in by), True, True, False]
