@@ -15,6 +15,7 @@ from analysis.loaders import load
 from analysis.replay import Cluster, inflate, pack
 from analysis.replay.placement import SCORED
 from tests import reference_scores as reference
+from tests.replay_cases import NUM_SCENARIOS
 
 TYPES = ["T4", "G2", "P100"]
 
@@ -99,7 +100,7 @@ def expected(jobs: pl.DataFrame, cluster: Cluster, name: str, seed: int) -> list
 @pytest.mark.parametrize("name", SCORED)
 def test_agrees_with_plain_python(name: str):
     used = 0
-    for case in range(300):
+    for case in range(NUM_SCENARIOS):
         rng = random.Random(case)
         jobs, cluster = draw(rng)
         placed = pack(jobs, cluster=cluster, placement=name, seed=case).placed
