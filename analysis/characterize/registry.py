@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypedDict, Unpack
 
 import polars as pl
 
 from analysis.characterize.countable import ensure_countable
-from analysis.characterize.cubes import Input, as_groups
+from analysis.characterize.cubes import Input, Rows, as_groups
 from analysis.characterize.engines import Request, collect
 from analysis.characterize.prepare import Log, as_log
 from analysis.errors import UnknownNameError
@@ -20,6 +20,10 @@ __all__ = ["CHARACTERIZATIONS", "Characterization", "characterization", "charact
 
 TableFunction = Callable[..., pl.DataFrame]
 By = str | Sequence[str]
+#: A characterization and the options that a trace gives it.
+_Wanted = tuple["Characterization", Mapping[str, Any]]
+#: Above so many jobs, tables that hold rows are counted one after the other.
+MANY_JOBS: Final = 7_000_000
 
 #: Options that say how the jobs are read, and the `Facts` of the jobs that entered; a function gets them only if it
 #: has a parameter of that name.
@@ -256,17 +260,29 @@ def characterize(
 
 def _tables(
     log: Log,
-    items: Mapping[str, tuple[Characterization, Mapping[str, Any]]],
+    items: Mapping[str, _Wanted],
     by: tuple[str, ...],
     where: pl.Expr | None,
     engine: str,
 ) -> dict[str, pl.DataFrame]:
     lacking = {name: pair for name, pair in items.items() if _lacks_tables(*pair)}
     filled = {name: pair for name, pair in items.items() if name not in lacking}
-    made = _counted(log, filled, by, where, engine) if filled else {}
+    made: dict[str, pl.DataFrame] = {}
+    for together in _rounds(log, filled):
+        made |= _counted(log, together, by, where, engine)
     if lacking:
         made |= _counted(replace(log, jobs=log.jobs.head(0)), lacking, by, None, "polars")
     return {name: made[name] for name in items}
+
+
+def _rounds(log: Log, items: Mapping[str, _Wanted]) -> Iterator[Mapping[str, _Wanted]]:
+    """Tables that are counted together: all of them, but of a huge log those that hold rows one by one, for memory."""
+    apart = [name for name, (item, _) in items.items() if any(isinstance(source, Rows) for source in item.inputs)]
+    if len(items) == 1 or not apart or int(log.jobs.select(pl.len()).collect().item()) <= MANY_JOBS:
+        apart = []
+    together = {name: pair for name, pair in items.items() if name not in apart}
+    yield from ([together] if together else [])
+    yield from ({name: items[name]} for name in apart)
 
 
 def _lacks_tables(item: Characterization, options: Mapping[str, Any]) -> bool:
@@ -276,7 +292,7 @@ def _lacks_tables(item: Characterization, options: Mapping[str, Any]) -> bool:
 
 def _counted(
     log: Log,
-    items: Mapping[str, tuple[Characterization, Mapping[str, Any]]],
+    items: Mapping[str, _Wanted],
     by: tuple[str, ...],
     where: pl.Expr | None,
     engine: str,

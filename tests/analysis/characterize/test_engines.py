@@ -11,7 +11,15 @@ import pytest
 from polars.testing import assert_frame_equal
 
 from analysis import schema
-from analysis.characterize import CHARACTERIZATIONS, GROUPS, characterize, duration_quantiles, engines, prepare
+from analysis.characterize import (
+    CHARACTERIZATIONS,
+    GROUPS,
+    characterize,
+    duration_quantiles,
+    engines,
+    prepare,
+    registry,
+)
 from analysis.errors import UsageError
 from analysis.loaders.synthetic import synthesize
 from analysis.trace import Trace
@@ -136,3 +144,23 @@ def test_rows_that_are_not_read_are_not_collected(trace: Trace) -> None:
     # Of the log: what has no other name.
     needed = {"bucket", "status", "duration_s", "gpu_us", "milli_gpus", "is_right_censored"}
     assert set(names) == needed | {"submit_time", "start_time", "end_time"}
+
+
+def test_a_huge_log_is_counted_in_rounds_and_gives_the_same_tables(monkeypatch):
+    trace = synthesize(num_jobs=2_000, seed=4)
+    names = ("summary", "nearest_history", "what_jobs_wait_for", "top_users")
+    whole = characterize(trace, names)
+    rounds = []
+    counted = registry._counted
+
+    def noted(log, items, *rest):
+        rounds.append([*items])
+        return counted(log, items, *rest)
+
+    monkeypatch.setattr(registry, "MANY_JOBS", 1_000)
+    monkeypatch.setattr(registry, "_counted", noted)
+    again = characterize(trace, names)
+    assert rounds == [["summary", "top_users"], ["nearest_history"], ["what_jobs_wait_for"]]
+    assert list(again) == list(names)
+    for name, table in whole.items():
+        assert_frame_equal(again[name], table)
