@@ -11,11 +11,12 @@ PEERS := evalys accasim
 # Fits are small: more threads than this only spin.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help demo test peers $(PEERS) lint types format lock bench clean
+.PHONY: help demo test coverage peers $(PEERS) lint types format lock bench clean
 
 help:
 	@echo "make demo    install hindcast into $(VENV), run the whole road on a synthetic trace, say where the report is"
 	@echo "make test    install what the tests need and run them"
+	@echo "make coverage  the tests, and which branches they miss"
 	@echo "make lint    style and layering (ruff)      make types   mypy, strict"
 	@echo "make format  rewrite in the house style     make bench   speed and memory, printed, never asserted"
 	@echo "make lock    renew requirements/*.lock      make clean   remove $(VENV) and what was built"
@@ -25,7 +26,7 @@ demo: $(VENV)/.installed
 	$(BIN)/hindcast demo -o $(DEMO)
 
 test: $(VENV)/.installed-test peers
-	$(BIN)/python -m pytest $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile $(PYTEST_ARGS)
 
 # Independent tools that tests compare with; they need older libraries, hence an environment each.
 peers: $(PEERS)
@@ -36,6 +37,9 @@ $(PEERS): $(VENV)/.installed-test
 	  $(VENV)/$@/bin/python -m pip --disable-pip-version-check --quiet install --require-hashes \
 	    -r requirements/$@.lock && touch $(VENV)/$@/.installed; } || \
 	  { rm -rf $(VENV)/$@; echo "$@ could not be installed: its test will be skipped" >&2; }
+
+coverage: $(VENV)/.installed-test peers
+	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile --cov --cov-report=term:skip-covered
 
 lint: $(VENV)/.installed-test
 	$(BIN)/ruff check .
