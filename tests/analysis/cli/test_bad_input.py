@@ -76,7 +76,10 @@ def test_auto_says_what_each_loader_expects(run, tmp_path):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["replay", "{T}", "--policy", "fifo,fiffo,nope", "-o", "{out}"], "'fiffo', 'nope' (known: conservative, easy, "),
+        (
+            ["replay", "{T}", "--policy", "fifo,fiffo,nope", "-o", "{out}"],
+            "'fiffo', 'nope' (known: conservative, easy, ",
+        ),
         (["replay", "{T}", "--placement", "anywhere", "-o", "{out}"], "no placement is named 'anywhere'"),
         (["replay", "{T}", "--policy", ",", "-o", "{out}"], "found no name"),
         (["replay", "{T}", "--cluster", "huge", "-o", "{out}"], "NODESxGPUS"),
