@@ -11,12 +11,7 @@ import polars.selectors as cs
 from analysis import schema
 from analysis.errors import UsageError
 
-__all__ = ["is_frame", "jobs_to_polars", "to_polars"]
-
-
-def is_frame(value: object) -> bool:
-    """Whether something is a table that `to_polars` takes."""
-    return isinstance(nw.from_native(value, pass_through=True), nw.DataFrame | nw.LazyFrame)
+__all__ = ["jobs_to_polars", "to_polars"]
 
 
 def to_polars(frame: Any) -> pl.DataFrame:

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from datetime import datetime
 from typing import Final
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from analysis import metrics
 from analysis.schema import STATUS
 
 __all__ = [
@@ -22,14 +20,11 @@ __all__ = [
     "WEIGHTS",
     "bin_width",
     "conform",
-    "ensure_weights",
     "gpu_bucket",
     "grouped_schema",
     "job_kind",
     "log_grid",
-    "observed_window",
     "share_below",
-    "weighted_quantiles",
 ]
 
 #: Buckets of GPU jobs by whole-job GPU count; a fraction above 1 counts as the devices that it takes (1.5 as 2).
@@ -108,11 +103,6 @@ def grouped_schema(by: Sequence[str], schema: Mapping[str, pl.DataType]) -> dict
     return {**{name: dtypes.get(name, pl.String()) for name in by}, **schema}
 
 
-def ensure_weights(jobs: pl.DataFrame) -> pl.DataFrame:
-    """Add ``bucket``, ``kind`` and ``gpu_s`` [GPU-seconds] to a jobs table."""
-    return jobs.with_columns(gpu_bucket(), job_kind(), metrics.gpu_s())
-
-
 def log_grid(largest: float) -> NDArray[np.float64]:
     """Grid of 20 points per factor of ten, from 1 to the first point that is not below ``largest``.
 
@@ -138,33 +128,3 @@ def share_below(
     # Sums of floats may end a hair above 1.
     shares: NDArray[np.float64] = np.minimum(np.cumsum(held) / total, 1.0)
     return shares
-
-
-def weighted_quantiles(
-    values: NDArray[np.float64], *, weights: NDArray[np.float64], at: tuple[float, ...]
-) -> list[float | None]:
-    """Smallest value at or below which at least the share ``at`` of the weight lies; null without weight.
-
-    Examples
-    --------
-    >>> weighted_quantiles(np.array([1.0, 2.0, 9.0]), weights=np.array([1.0, 1.0, 8.0]), at=(0.2, 0.5))
-    [2.0, 9.0]
-    """
-    order = np.argsort(values, kind="stable")
-    reached = np.cumsum(weights[order])
-    if not len(reached) or reached[-1] <= 0:
-        return [None] * len(at)
-    # A relative hair of slack: 0.2 of 10 must be met by 2, whatever the rounding of the sums.
-    targets = np.array(at) * reached[-1] * (1 - 1e-12)
-    places = np.minimum(np.searchsorted(reached, targets, side="left"), len(values) - 1)
-    return [float(value) for value in values[order][places]]
-
-
-def observed_window(jobs: pl.DataFrame) -> tuple[datetime | None, datetime | None]:
-    """First submission or start, and last end, start or submission, that the jobs table holds."""
-    times = ("submit_time", "start_time", "end_time")
-    first, last = jobs.select(
-        pl.min_horizontal(*(pl.col(name).min() for name in times)).alias("first"),
-        pl.max_horizontal(*(pl.col(name).max() for name in times)).alias("last"),
-    ).row(0)
-    return first, last

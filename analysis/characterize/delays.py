@@ -8,10 +8,10 @@ import polars as pl
 
 from analysis import metrics
 from analysis.characterize.buckets import BUCKET, KIND, conform, grouped_schema
-from analysis.characterize.cubes import GROUPS, Cube
+from analysis.characterize.cubes import GROUPS, Cube, in_order
 from analysis.characterize.inputs import SLOT_S
 from analysis.characterize.registry import characterization
-from analysis.characterize.weighted import counted_quantile, with_all_gpu_jobs
+from analysis.characterize.weighted import group_quantiles, with_all_gpu_jobs
 from analysis.metrics import US_PER_S
 from analysis.trace import Trace
 
@@ -128,18 +128,16 @@ def queueing_by_vc(waits: pl.DataFrame, *, by: tuple[str, ...] = ()) -> pl.DataF
     if waits["vc"].null_count() == waits.height:
         return pl.DataFrame(schema=schema)
     keys, count = [*by, "vc", "kind"], pl.col("num_jobs")
-    table = (
-        waits.sort([*keys, "queueing_delay_s"])
-        .group_by(keys, maintain_order=True)
-        .agg(
-            count.sum(),
-            waited_share=pl.col("num_waited").sum() / count.sum(),
-            mean_s=pl.col("sum_wait_us").sum() / US_PER_S / count.sum(),
-            **{f"{name}_s": counted_quantile("queueing_delay_s", "num_jobs", at) for name, at in QUANTILES.items()},
-            max_s=pl.col("max_wait_s").max(),
-        )
+    waits = in_order(waits, [*keys, "queueing_delay_s"])
+    table = waits.group_by(keys, maintain_order=True).agg(
+        count.sum(),
+        waited_share=pl.col("num_waited").sum() / count.sum(),
+        mean_s=pl.col("sum_wait_us").sum() / US_PER_S / count.sum(),
+        max_s=pl.col("max_wait_s").max(),
     )
-    return conform(table, schema)
+    at = {f"{name}_s": share for name, share in QUANTILES.items()}
+    quantiles = group_quantiles(waits, keys, value="queueing_delay_s", weight="num_jobs", at=at)
+    return conform(pl.concat([table, quantiles.drop(keys)], how="horizontal"), schema)
 
 
 def _clock_options(trace: Trace) -> dict[str, Any]:
@@ -222,17 +220,13 @@ def slowdowns(cube: pl.DataFrame, *, by: tuple[str, ...] = ()) -> pl.DataFrame:
     """
     keys, count = [*by, "bucket"], pl.col("num_jobs")
     jct = pl.col("sum_jct_us").sum()
-    table = (
-        with_all_gpu_jobs(cube)
-        .sort([*keys, "slowdown"])
-        .group_by(keys, maintain_order=True)
-        .agg(
-            count.sum(),
-            mean=pl.col("sum_slowdown_micro").sum() / MICRO / count.sum(),
-            **{name: counted_quantile("slowdown", "num_jobs", at) for name, at in QUANTILES.items()},
-            max=pl.col("max_slowdown").max(),
-            mean_queueing_share=pl.col("sum_share_micro").sum() / MICRO / count.sum(),
-            queueing_share_of_jct=pl.when(jct > 0).then(pl.col("sum_wait_us").sum() / jct),
-        )
+    ended = in_order(with_all_gpu_jobs(cube), [*keys, "slowdown"])
+    table = ended.group_by(keys, maintain_order=True).agg(
+        count.sum(),
+        mean=pl.col("sum_slowdown_micro").sum() / MICRO / count.sum(),
+        max=pl.col("max_slowdown").max(),
+        mean_queueing_share=pl.col("sum_share_micro").sum() / MICRO / count.sum(),
+        queueing_share_of_jct=pl.when(jct > 0).then(pl.col("sum_wait_us").sum() / jct),
     )
-    return conform(table, grouped_schema(by, SLOWDOWN_SCHEMA))
+    quantiles = group_quantiles(ended, keys, value="slowdown", weight="num_jobs", at=QUANTILES)
+    return conform(pl.concat([table, quantiles.drop(keys)], how="horizontal"), grouped_schema(by, SLOWDOWN_SCHEMA))

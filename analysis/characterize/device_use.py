@@ -12,7 +12,7 @@ from analysis.characterize.cubes import GROUPS, Rows
 from analysis.characterize.durations import QUANTILES
 from analysis.characterize.inputs import DURATIONS
 from analysis.characterize.registry import characterization
-from analysis.characterize.weighted import counted_quantile, with_all_gpu_jobs
+from analysis.characterize.weighted import group_quantiles, with_all_gpu_jobs
 from analysis.metrics import S_PER_H, US_PER_S
 from analysis.trace import Trace
 
@@ -248,12 +248,14 @@ def measured_series(*, by: tuple[str, ...] = (), series: pl.LazyFrame | None = N
     is_share = pl.col("metric").first().str.ends_with("utilization")
     table = known.group_by("metric", maintain_order=True).agg(
         mean=pl.col("total").sum() / count.sum(),
-        **{name: counted_quantile("rounded", "num_samples", at) for name, at in SAMPLE_QUANTILES.items()},
         max=pl.col("most").max(),
         zero_share=count.filter(pl.col("rounded") == 0).sum() / count.sum(),
         above_one_share=pl.when(is_share).then(pl.col("num_above").sum() / count.sum()),
         num_samples=count.sum(),
     )
+    quantiles = group_quantiles(known, ["metric"], value="rounded", weight="num_samples", at=SAMPLE_QUANTILES)
     missing = counted.filter(pl.col("rounded").is_null()).select("metric", num_missing="num_samples")
-    whole = entities.join(table, on="metric", how="left").join(missing, on="metric", how="left")
+    whole = entities
+    for part in (table, quantiles, missing):
+        whole = whole.join(part, on="metric", how="left")
     return conform(whole.with_columns(pl.col("num_missing", "num_samples").fill_null(0)).sort("metric"), SERIES_SCHEMA)

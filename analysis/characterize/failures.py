@@ -14,7 +14,7 @@ from analysis.characterize.inputs import DURATIONS
 from analysis.characterize.intervals import OPEN_BEGIN, OPEN_END
 from analysis.characterize.registry import characterization
 from analysis.characterize.waste import ACME, PHILLY, gpu_hours_of
-from analysis.characterize.weighted import counted_quantile, with_all_gpu_jobs
+from analysis.characterize.weighted import group_quantiles, with_all_gpu_jobs
 from analysis.metrics import S_PER_H, US_PER_S
 from analysis.trace import Trace
 
@@ -149,17 +149,19 @@ def time_to_failure(durations: pl.DataFrame, *, by: tuple[str, ...] = ()) -> pl.
     broke = pl.col("status").cast(pl.String).is_in(BROKE) & pl.col("duration_s").is_not_null()
     value, count = pl.col("duration_s"), pl.col("num_jobs")
     failed = cube.filter(broke).group_by([*keys, "duration_s"]).agg(count.sum(), pl.col("sum_gpu_us").sum())
+    failed = failed.sort([*keys, "duration_s"])
+    at = {f"{name}_s": share for name, share in QUANTILES.items()}
+    quantiles = group_quantiles(failed, keys, value="duration_s", weight="num_jobs", at=at)
     table = (
-        failed.sort([*keys, "duration_s"])
-        .group_by(keys, maintain_order=True)
+        failed.group_by(keys, maintain_order=True)
         .agg(
             mean_s=(value * count).sum() / count.sum(),
-            **{f"{name}_s": counted_quantile("duration_s", "num_jobs", at) for name, at in QUANTILES.items()},
             within_1min_share=count.filter(value <= 60).sum() / count.sum(),
             within_10min_share=count.filter(value <= 600).sum() / count.sum(),
             gpu_hours=gpu_hours_of(),
             num_jobs=count.sum(),
         )
+        .join(quantiles, on=keys, nulls_equal=True)
         .join(cube.group_by(keys).agg(total=count.sum()), on=keys, nulls_equal=True)
         .with_columns(job_share=pl.col("num_jobs") / pl.col("total"))
     )

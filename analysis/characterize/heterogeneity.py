@@ -12,7 +12,7 @@ from analysis.characterize.demand import share_of
 from analysis.characterize.inputs import DURATIONS, WAITS
 from analysis.characterize.registry import characterization
 from analysis.characterize.utilization import gpus_by_type
-from analysis.characterize.weighted import counted_quantile
+from analysis.characterize.weighted import group_quantiles
 from analysis.metrics import S_PER_H, US_PER_S
 from analysis.trace import Trace
 
@@ -148,16 +148,14 @@ def gpu_types(
     jobs = runs.group_by(keys).agg(
         count.sum(), gpu_hours=_gpu_hours(), gpus_per_job=pl.col("sum_milli_gpus").sum() / 1000 / count.sum()
     )
-    known = runs.filter(value.is_not_null()).sort([*keys, "value"]).group_by(keys, maintain_order=True)
-    medians = known.agg(median_duration_s=counted_quantile("value", "num_jobs", 0.5))
-    delays = waits.sort([*keys, "value"]).group_by(keys, maintain_order=True)
-    waited = delays.agg(
-        mean_queueing_delay_s=pl.col("sum_wait_us").sum() / US_PER_S / count.sum(),
-        p50_queueing_delay_s=counted_quantile("value", "num_jobs", 0.5),
-        p90_queueing_delay_s=counted_quantile("value", "num_jobs", 0.9),
-    )
+    known = runs.filter(value.is_not_null()).sort([*keys, "value"])
+    medians = group_quantiles(known, keys, value="value", weight="num_jobs", at={"median_duration_s": 0.5})
+    waits = waits.sort([*keys, "value"])
+    at = {"p50_queueing_delay_s": 0.5, "p90_queueing_delay_s": 0.9}
+    delays = group_quantiles(waits, keys, value="value", weight="num_jobs", at=at)
+    means = waits.group_by(keys).agg(mean_queueing_delay_s=pl.col("sum_wait_us").sum() / US_PER_S / count.sum())
     totals = pl.DataFrame(schema={"gpu_type": pl.String, "total_gpus": pl.Float64}) if gpus is None else gpus
-    for part, on in ((medians, keys), (waited, keys), (totals, ["gpu_type"])):
+    for part, on in ((medians, keys), (means, keys), (delays, keys), (totals, ["gpu_type"])):
         jobs = jobs.join(part, on=on, how="left", nulls_equal=True)
     named = jobs["gpu_type"].unique().to_list()
     speeds = pl.DataFrame(

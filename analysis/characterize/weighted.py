@@ -1,4 +1,4 @@
-"""Quantiles and distributions of counted values: expressions over a cube that is sorted by the value in each group."""
+"""Quantiles and distributions of counted values, over a cube that is sorted by the value in each group."""
 
 from __future__ import annotations
 
@@ -10,48 +10,10 @@ from numpy.typing import NDArray
 
 from analysis.characterize.buckets import BUCKET, GPU_BUCKETS, log_grid
 
-__all__ = ["counted_quantile", "grid_shares", "group_quantiles", "weighted_quantile", "with_all_gpu_jobs"]
+__all__ = ["grid_shares", "group_quantiles", "with_all_gpu_jobs"]
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
-
-
-def counted_quantile(value: str, count: str, at: float) -> pl.Expr:
-    """Quantile of values that occur ``count`` times each, interpolated linearly (type 7 of Hyndman and Fan).
-
-    An aggregation of a group that is sorted by ``value``, without nulls; null for a group without a count.
-
-    Examples
-    --------
-    >>> table = pl.DataFrame({"x": [1.0, 2.0, 10.0], "n": [1, 1, 2]})
-    >>> table.select(counted_quantile("x", "n", 0.5)).item()  # of 1, 2, 10, 10
-    6.0
-    """
-    values, reached = pl.col(value), pl.col(count).cum_sum()
-    place = (pl.col(count).sum() - 1) * at
-    # A hair beside a whole place is that place: 0.9 of 11 values is the tenth, whatever the rounding.
-    below = (place + 1e-9).floor()
-    share = (place - below).clip(lower_bound=0)
-    low = values.filter(reached > below).first()
-    high = values.filter(reached > below + 1).first()
-    return low + (pl.coalesce(high, low) - low) * pl.when(share < 1e-9).then(0.0).otherwise(share)
-
-
-def weighted_quantile(value: str, weight: str, at: float) -> pl.Expr:
-    """Smallest value at or below which at least the share ``at`` of the weight lies.
-
-    An aggregation of a group that is sorted by ``value``, without nulls; null for a group without weight.
-
-    Examples
-    --------
-    >>> table = pl.DataFrame({"x": [1.0, 2.0, 9.0], "w": [1, 1, 8]})
-    >>> table.select(weighted_quantile("x", "w", 0.2), weighted_quantile("x", "w", 0.5).alias("median")).row(0)
-    (2.0, 9.0)
-    """
-    total = pl.col(weight).sum()
-    # A relative hair of slack: 0.2 of 10 must be met by 2, whatever the rounding of the product.
-    target = total.cast(pl.Float64) * (at * (1 - 1e-12))
-    return pl.when(total > 0).then(pl.col(value).filter(pl.col(weight).cum_sum() >= target).first())
 
 
 def group_quantiles(

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from analysis.characterize import GROUPS, Cube, Rows, merge
 from analysis.characterize.prepare import Facts, prepare, whole_jobs
-from analysis.characterize.weighted import counted_quantile, grid_shares, group_quantiles, weighted_quantile
+from analysis.characterize.weighted import grid_shares, group_quantiles
 from analysis.errors import HindcastError, UsageError
 
 CUBE = Cube(
@@ -114,7 +114,8 @@ def test_quantiles_of_counted_values_are_those_of_the_values(table, at) -> None:
         values = np.repeat(*(np.array(column, dtype=int) for column in zip(*table[group], strict=True)))
         assert quantile == pytest.approx(np.quantile(values, at), abs=1e-6)
     one = group_quantiles(frame.sort("x"), [], value="x", weight="n", at={"q": at}).item()
-    assert one == pytest.approx(frame.sort("x").select(counted_quantile("x", "n", at)).item(), abs=1e-9)
+    together = np.repeat(frame["x"].to_numpy(), frame["n"].to_numpy())
+    assert one == pytest.approx(np.quantile(together, at), abs=1e-6)
 
 
 @settings(deadline=None)
@@ -126,9 +127,9 @@ def test_weighted_quantiles_reach_the_share_and_not_before(table, at) -> None:
         orient="row",
     ).sort("g", "x")
     found = group_quantiles(frame, ["g"], value="x", weight="n", at={"q": at}, interpolated=False)
-    by_expr = frame.group_by("g", maintain_order=True).agg(q=weighted_quantile("x", "n", at))
-    assert found.equals(by_expr)
+    assert found["g"].to_list() == sorted(table)
     for group, quantile in found.iter_rows():
+        assert quantile in {value for value, _ in table[group]}
         total = sum(weight for _, weight in table[group])
         assert sum(weight for value, weight in table[group] if value <= quantile) >= at * total * (1 - 1e-9)
         assert sum(weight for value, weight in table[group] if value < quantile) < at * total
