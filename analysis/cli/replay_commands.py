@@ -14,7 +14,6 @@ import typer
 from analysis.cli.app import JsonOption, app, progress, say, show_table, split_names, write_json
 from analysis.cli.replay_output import (
     MARKER,
-    RECORDED,
     agreement,
     compared_with_log,
     in_hours,
@@ -60,6 +59,7 @@ def replay(
     """
     from analysis.replay import PLACEMENTS, POLICIES, recorded
     from analysis.replay import replay as run
+    from analysis.replay.recorded import RECORDED
     from analysis.trace import Trace, write_folder
 
     policies = _known(policy, [*POLICIES, RECORDED], kind="scheduling policy", option="--policy")
@@ -67,16 +67,15 @@ def replay(
     trace = Trace.read(trace_folder)
     site = choose_cluster(trace, cluster)
     jobs, columns, notes = _with_predictions(trace, split_names(predictor, option="--predictor"))
-    chosen = [(p, name, place) for p in policies for name in columns for place in placements]
+    chosen = [(p, name, place) for p in policies if p != RECORDED for name in columns for place in placements]
     results: dict[str, ReplayResult] = {}
+    if RECORDED in policies:
+        results[RECORDED] = recorded(jobs, cluster=site, attempts=trace.attempts)
     with progress("replaying", total=len(chosen)) as step:
         for one_policy, name, place in chosen:
             label = one_policy if len(columns) * len(placements) == 1 else f"{one_policy}__{name}__{place}"
-            if one_policy == RECORDED:
-                results[RECORDED] = recorded(jobs, cluster=site, attempts=trace.attempts)
-            else:
-                how: dict[str, Any] = {"policy": one_policy, "predicted": columns[name], "placement": place}
-                results[label] = run(jobs, cluster=site, use_vcs=not no_vc, **how)
+            how: dict[str, Any] = {"policy": one_policy, "predicted": columns[name], "placement": place}
+            results[label] = run(jobs, cluster=site, use_vcs=not no_vc, **how)
             step(label)
     rows = [{"schedule": label, **result.metrics()} for label, result in results.items()]
     table = compared_with_log(jobs, results)

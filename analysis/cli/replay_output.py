@@ -13,12 +13,10 @@ from analysis.cli.app import write_json
 if TYPE_CHECKING:
     from analysis.replay import ReplayResult
 
-__all__ = ["MARKER", "RECORDED", "agreement", "compared_with_log", "in_hours", "rejected_note", "write_replays"]
+__all__ = ["MARKER", "agreement", "compared_with_log", "in_hours", "rejected_note", "write_replays"]
 
 #: The file that tells a folder of replays.
 MARKER: Final = "metrics.json"
-#: The log's own schedule, beside the policies.
-RECORDED: Final = "recorded"
 SHOWN: Final = ("mean_jct_s", "mean_queueing_delay_s", "p95_queueing_delay_s", "max_queue_length", "makespan_s")
 
 
@@ -46,6 +44,7 @@ def write_replays(
 def compared_with_log(jobs: pl.DataFrame, results: dict[str, ReplayResult]) -> pl.DataFrame | None:
     """Recorded against simulated waits, where the log says when jobs started and anything was simulated."""
     from analysis.replay.fidelity import fidelity, recorded_waits
+    from analysis.replay.recorded import RECORDED
 
     simulated = {label: result for label, result in results.items() if label != RECORDED}
     return fidelity(jobs, simulated) if simulated and recorded_waits(jobs).height else None
