@@ -34,12 +34,8 @@ def hypothesis_settings(num_examples: int) -> settings:
     )
 
 
-small = hypothesis_settings(10)
-few = hypothesis_settings(8)
-#: Seeded scenarios of each placement; 300 were run before the last change of the engine, this many are in CI's time.
-NUM_SCENARIOS = int(os.environ.get("HINDCAST_EXAMPLES", "30"))
-#: Crowded scenarios of each policy.
-NUM_CROWDS = int(os.environ.get("HINDCAST_EXAMPLES", "20"))
+small = hypothesis_settings(25)
+few = hypothesis_settings(15)
 
 
 class Case(NamedTuple):

@@ -15,7 +15,6 @@ from analysis.loaders import load
 from analysis.replay import Cluster, inflate, pack
 from analysis.replay.placement import SCORED
 from tests import reference_scores as reference
-from tests.replay_cases import NUM_SCENARIOS
 
 TYPES = ["T4", "G2", "P100"]
 
@@ -100,7 +99,7 @@ def expected(jobs: pl.DataFrame, cluster: Cluster, name: str, seed: int) -> list
 @pytest.mark.parametrize("name", SCORED)
 def test_agrees_with_plain_python(name: str):
     used = 0
-    for case in range(NUM_SCENARIOS):
+    for case in range(300):
         rng = random.Random(case)
         jobs, cluster = draw(rng)
         placed = pack(jobs, cluster=cluster, placement=name, seed=case).placed
@@ -110,7 +109,7 @@ def test_agrees_with_plain_python(name: str):
         assert [lost for _, lost in found] == pytest.approx([lost for _, lost in told], abs=1e-9), f"case {case}"
         used += placed["node_id"].n_unique() > 2
     # Most cases leave a choice.
-    assert used > NUM_SCENARIOS // 2
+    assert used > 150
 
 
 # --- on paper --------------------------------------------------------------------------------------------------------
