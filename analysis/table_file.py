@@ -28,7 +28,7 @@ class TableFile:
     Attributes
     ----------
     path : Path
-        The file.
+        The file, or the folder of files.
     """
 
     def __init__(self, path: Path, *, is_temporary: bool = False) -> None:

@@ -110,7 +110,7 @@ class Trace:
 
     Parameters
     ----------
-    jobs : DataFrame of polars or pandas, or TableFile, one row per job
+    jobs : table of polars, pandas or Arrow, or TableFile, one row per job
         As ``analysis.schema.JOBS`` says; checked. Of a `TableFile` only the columns are: who wrote it checked the rows.
     meta : TraceMeta
         What is known beside the tables.

@@ -1,4 +1,4 @@
-"""What characterizations share: GPU-count buckets, kinds of jobs, log grids, weighted quantiles, windows."""
+"""What characterizations share: GPU-count buckets, kinds of jobs, round bin widths, log grids, result schemas."""
 
 from __future__ import annotations
 
@@ -24,7 +24,6 @@ __all__ = [
     "grouped_schema",
     "job_kind",
     "log_grid",
-    "share_below",
 ]
 
 #: Buckets of GPU jobs by whole-job GPU count; a fraction above 1 counts as the devices that it takes (1.5 as 2).
@@ -114,17 +113,3 @@ def log_grid(largest: float) -> NDArray[np.float64]:
     if grid[-1] < largest:
         grid[-1] = largest
     return grid
-
-
-def share_below(
-    values: NDArray[np.float64], *, weights: NDArray[np.float64] | None, grid: NDArray[np.float64]
-) -> NDArray[np.float64]:
-    """Share of the weight at or below every grid point; nan where there is no weight at all."""
-    place = np.searchsorted(grid, values, side="left")
-    held = np.bincount(place, weights=weights, minlength=len(grid) + 1)[: len(grid)]
-    total = float(len(values)) if weights is None else float(weights.sum())
-    if total <= 0:
-        return np.full(len(grid), np.nan)
-    # Sums of floats may end a hair above 1.
-    shares: NDArray[np.float64] = np.minimum(np.cumsum(held) / total, 1.0)
-    return shares

@@ -1,8 +1,9 @@
 """Mergeable aggregates of the jobs, from which the result tables are made, and the rows for those that must see rows.
 
 Durations and waits are nearly always whole seconds, so that jobs counted by (size, duration) are few groups and hold
-all that quantiles, distributions and fits need, exactly. Parts of a log that are counted apart and merged give the same
-cube as the whole log counted at once, in any order: counts and sums are integers wherever they can be.
+all that quantiles, distributions and fits need (in huge logs to four digits, see `prepare.EXACT_JOBS`). Parts of a log
+that are counted apart and merged give the same cube as the whole log counted at once, in any order: counts and sums are
+integers wherever they can be.
 """
 
 from __future__ import annotations

@@ -20,7 +20,8 @@ __all__ = ["queueing_by_hour", "queueing_by_vc", "slowdowns"]
 #: Waits longer than this count as long. [s]
 LONG_S: Final = 600
 QUANTILES: Final = {"p50": 0.5, "p90": 0.9, "p99": 0.99}
-#: Delays and slowdowns are counted to three digits: quantiles are off by less than half a percent, means are exact.
+#: Delays and slowdowns are counted to three digits: quantiles are off by less than half a percent. Means are of
+#: the values before.
 DIGITS: Final = 3
 MICRO: Final = 1_000_000
 
@@ -93,7 +94,12 @@ SLOWDOWNS: Final = Cube(
         "num_jobs": pl.len().cast(pl.Int64),
         "sum_slowdown_micro": (SLOWDOWN * MICRO).round().cast(pl.Int64).sum(),
         # A job that is over when it is submitted waited for none of its JCT.
-        "sum_share_micro": (pl.col("wait_s") / metrics.jct_s() * MICRO).fill_nan(0).round().cast(pl.Int64).sum(),
+        "sum_share_micro": pl.when(metrics.jct_s() > 0)
+        .then(pl.col("wait_s") / metrics.jct_s() * MICRO)
+        .otherwise(0.0)
+        .round()
+        .cast(pl.Int64)
+        .sum(),
         "sum_wait_us": WAIT_US.sum(),
         "sum_jct_us": (pl.col("end_us") - pl.col("submit_us")).sum(),
         "max_slowdown": SLOWDOWN.max(),

@@ -9,7 +9,7 @@ import polars as pl
 from analysis.characterize.buckets import GPU_BUCKETS, conform, grouped_schema
 from analysis.characterize.cubes import GROUPS, Cube
 from analysis.characterize.demand import share_of
-from analysis.characterize.inputs import DURATIONS, WAITS
+from analysis.characterize.inputs import DURATIONS, WAITS, WORK
 from analysis.characterize.registry import characterization
 from analysis.characterize.utilization import gpus_by_type
 from analysis.characterize.weighted import group_quantiles
@@ -63,11 +63,11 @@ PAI: Final = (
 )
 FGD: Final = "Q. Weng et al., ATC 2023, table 2 (GPU models and constraints), https://www.usenix.org/conference/atc23/presentation/weng"
 
-#: Durations and delays are counted to three digits: medians are off by less than half a percent, means are exact.
+#: Durations and delays are counted to three digits: medians are off by less than half a percent. Means are of
+#: the values before.
 DIGITS: Final = 3
 #: Types in the order of the alphabet: who asks for T4 or A10 asks for what A10 or T4 asks for.
 ASKED: Final = pl.col("allowed_gpu_types").list.unique().list.sort().list.join("|").replace("", None)
-WORK: Final = {"num_jobs": pl.len().cast(pl.Int64), "sum_gpu_us": pl.col("gpu_us").sum()}
 WAIT_US: Final = (pl.col("wait_s") * US_PER_S).round().cast(pl.Int64).filter(pl.col("has_times"))
 
 TYPED: Final = (pl.col("num_gpus") > 0) & pl.col("gpu_type").is_not_null()

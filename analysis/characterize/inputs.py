@@ -21,7 +21,7 @@ __all__ = [
     "tenants",
 ]
 
-#: Sums that every cube of jobs has: of GPU time, and of GPUs asked for.
+#: Sums that most cubes of jobs have: jobs, and their GPU time.
 WORK: Final = {"num_jobs": pl.len().cast(pl.Int64), "sum_gpu_us": pl.col("gpu_us").sum()}
 
 #: All jobs by size, end and duration (null = not known) [s].

@@ -202,7 +202,7 @@ def _scores(history: pl.DataFrame, codes: pl.Series, num_codes: int) -> Iterator
     limit = history["time_limit_s"].fill_null(np.inf).to_numpy() if has_limit else None
     milli_gpu_s = history.select((pl.col("gpu_us").fill_null(0) / 1000).round().cast(pl.Int64)).to_series().to_numpy()
     for key in KEYS:
-        number, _ = numbered(history[key].fill_null(0).to_numpy(), history[key].is_not_null().to_numpy())
+        number = numbered(history[key].fill_null(0).to_numpy(), history[key].is_not_null().to_numpy())
         for rule, predicted in history_predictions(number, *times, orders=orders).items():
             cut = predicted if limit is None else np.minimum(predicted, limit, out=predicted)
             logs = np.log1p(cut, out=cut), log_duration

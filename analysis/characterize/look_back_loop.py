@@ -33,8 +33,8 @@ def compiled(function: F) -> F:
 
 
 @compiled
-def numbered(hashes: NDArray[np.uint64], is_known: NDArray[np.bool_]) -> tuple[NDArray[np.int32], int]:
-    """Numbers from 0 on for well mixed hashes, in the order in which they come (-1 = not known), and how many."""
+def numbered(hashes: NDArray[np.uint64], is_known: NDArray[np.bool_]) -> NDArray[np.int32]:
+    """Numbers from 0 on for well mixed hashes, in the order in which they come (-1 = not known)."""
     size = 1
     while size < 2 * len(hashes):
         size *= 2
@@ -52,7 +52,7 @@ def numbered(hashes: NDArray[np.uint64], is_known: NDArray[np.bool_]) -> tuple[N
         else:
             first_row[slot], number[row] = row + 1, found
             found += 1
-    return number, found
+    return number
 
 
 @compiled

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Final
 
@@ -27,7 +27,6 @@ __all__ = [
     "duration_bin",
     "hashed",
     "job_size",
-    "name_key",
     "prepare",
     "request_key",
     "views",
@@ -67,12 +66,11 @@ def job_size() -> pl.Expr:
     return pl.when(gpus > 0).then(gpus).when(gpus == 0).then(-cpus.fill_null(0))
 
 
-def hashed(*columns: pl.Expr, may_be_null: Sequence[pl.Expr] = ()) -> pl.Expr:
-    """Number that stands for a combination of values; null where one of ``columns`` is null."""
-    parts = [*columns, *may_be_null]
-    if len(parts) == 1:
-        return pl.when(parts[0].is_not_null()).then(parts[0].hash(0))
-    named = pl.struct(part.alias(f"part_{place}") for place, part in enumerate(parts))
+def hashed(*columns: pl.Expr) -> pl.Expr:
+    """Number that stands for a combination of values, the same in every part of a log; null where one is null."""
+    if len(columns) == 1:
+        return pl.when(columns[0].is_not_null()).then(columns[0].hash(0))
+    named = pl.struct(part.alias(f"part_{place}") for place, part in enumerate(columns))
     return pl.when(pl.all_horizontal(column.is_not_null() for column in columns)).then(named.hash(0))
 
 
@@ -81,11 +79,6 @@ def request_key() -> pl.Expr:
     # A sum of numbers that are mixed apart, past 2**64 from 0 on: mixing them at once takes several times as long.
     mixed = WHO + job_size().hash(1) + pl.col("time_limit_s").hash(2)
     return pl.when(job_size().is_not_null()).then(mixed)
-
-
-def name_key(name: pl.Expr) -> pl.Expr:
-    """Number that stands for a name, the same in every part of a log; null for null."""
-    return pl.when(name.is_not_null()).then(name.hash(0))
 
 
 @dataclass(frozen=True)
@@ -203,8 +196,8 @@ def prepare(jobs: pl.LazyFrame, *, num_jobs: int, time_zone: str = "UTC") -> pl.
     Returns
     -------
     LazyFrame
-        The jobs with bucket (of GPUs, an Enum), kind (gpu, cpu, unknown), gpu_s [GPU-seconds], gpu_us (the same in
-        whole GPU-microseconds: integers, so that sums are exact), milli_gpus (int), run_s and wait_s (duration and
+        The jobs with bucket (of GPUs, an Enum), kind (gpu, cpu, unknown), gpu_us (GPU time in whole
+        GPU-microseconds: integers, so that sums are exact), milli_gpus (int), run_s and wait_s (duration and
         queueing delay as keys [s], in huge logs rounded to four digits unless whole), submit_us, start_us, end_us
         (microseconds since 1970 UTC), local_day (date of submission in the zone), owner_key, vc_key, job_name_key and
         group_key (numbers that stand for the names of ``NAMES``, in less room), request_key (of ``WHO``, size and
@@ -215,14 +208,13 @@ def prepare(jobs: pl.LazyFrame, *, num_jobs: int, time_zone: str = "UTC") -> pl.
     return jobs.with_columns(
         gpu_bucket(),
         job_kind(),
-        metrics.gpu_s(),
         (metrics.gpu_s() * US_PER_S).round().cast(pl.Int64).alias("gpu_us"),
         (pl.col("num_gpus") * 1000).round().cast(pl.Int64).alias("milli_gpus"),
         *((expr if is_exact else _rough(expr)).alias(name) for name, expr in KEYS.items()),
         *(expr.alias(name) for name, expr in TIMES.items()),
         # Zone before date: a day begins at the site's midnight.
         pl.col("submit_time").dt.convert_time_zone(time_zone).dt.date().alias("local_day"),
-        *(name_key(expr).alias(f"{name}_key") for name, expr in NAMES.items()),
+        *(hashed(expr).alias(f"{name}_key") for name, expr in NAMES.items()),
         duration_bin(),
         (~pl.col("flags").list.contains("times_assumed")).alias("has_times"),
         pl.col("censoring").is_in(["right", "both"]).alias("is_right_censored"),

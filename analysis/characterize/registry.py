@@ -268,6 +268,8 @@ def _tables(
     lacking = {name: pair for name, pair in items.items() if _lacks_tables(*pair)}
     filled = {name: pair for name, pair in items.items() if name not in lacking}
     made: dict[str, pl.DataFrame] = {}
+    if filled:
+        ensure_countable(log.jobs if where is None else log.jobs.filter(where))
     for together in _rounds(log, filled):
         made |= _counted(log, together, by, where, engine)
     if lacking:
@@ -305,8 +307,6 @@ def _counted(
         time_zone=_first(given, "time_zone") or _time_zone(log),
         attempts=_attempts(log, _first(given, "attempts")),
     )
-    if engine == "polars":
-        ensure_countable(request.chosen(log.jobs))
     facts, collected = collect(log, request, engine=engine)
     read = {name: [(source, item.groups(by)) for source in item.inputs] for name, (item, _) in items.items()}
     # Large inputs last: by then the memory of counting has been given back.

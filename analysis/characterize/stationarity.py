@@ -182,11 +182,12 @@ def _drifts(part: pl.DataFrame, quantity: str) -> Iterator[dict[str, Any]]:
         return
     bins = _bins(jobs.sum(axis=0), quantity)
     for weight, table in (("jobs", jobs), ("gpu_time", gpu_time)):
+        whole = table.sum(axis=0)
         references: dict[str, dict[int, int | None]] = {"log": dict.fromkeys(compared)}
         references["week_before"] = {week: week - 1 for week in compared if week - 1 in compared}
         for against, pairs in references.items():
             for week, before in pairs.items():
-                other = table.sum(axis=0) if before is None else table[before]
+                other = whole if before is None else table[before]
                 numbers = (counts[week], counts.sum() if before is None else counts[before])
                 if table[week].sum() > 0 and other.sum() > 0:
                     row = _compared(table[week], other, bins=bins, numbers=numbers, weight=weight)

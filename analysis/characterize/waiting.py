@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from analysis.characterize.buckets import BUCKET, GPU_BUCKETS, conform, grouped_schema
 from analysis.characterize.cubes import Rows
-from analysis.characterize.prepare import name_key
+from analysis.characterize.prepare import hashed
 from analysis.characterize.quotas import QUOTAS, gpu_quotas, quota_at
 from analysis.characterize.registry import characterization
 from analysis.characterize.weighted import with_all_gpu_jobs
@@ -137,7 +137,7 @@ def _scopes(
     order = np.argsort(held["time_us"].to_numpy())
     times, change = held["time_us"].to_numpy()[order], held["milli_change"].to_numpy()[order]
     yield "cluster", None, jobs, *_levels(times, change)
-    names = quotas.select("vc").drop_nulls().unique().with_columns(key=name_key(pl.col("vc"))).sort("key")
+    names = quotas.select("vc").drop_nulls().unique().with_columns(key=hashed(pl.col("vc"))).sort("key")
     by_holder, held_bounds = _by_name(held["holder_key"].gather(order), names["key"])
     by_scope, job_bounds = _by_name(jobs["scope_key"], names["key"])
     for place, name in enumerate(names["vc"]):
@@ -184,7 +184,7 @@ def _mark(waiting: pl.DataFrame, times: IntArray, milli: IntArray, quota: pl.Dat
     times = np.concatenate([[submit.min()], np.clip(times, submit.min(), start.max())])
     free = np.concatenate([free[:1] + milli[:1], free])
     asked, rank = np.unique(request, return_inverse=True)
-    is_enough, until_submit = enough_before((times, free), asked, rank, submit, np.argsort(submit))
+    is_enough, until_submit = enough_before((times, free), asked, rank, submit, np.arange(len(submit)))
     _, until_start = enough_before((times, free), asked, rank, start, np.argsort(start))
     enough_us = until_start - until_submit
     return waiting.with_columns(pl.Series("is_enough", is_enough), pl.Series("enough_us", enough_us))

@@ -24,19 +24,21 @@ def write_replays(
     folder: Path, rows: Sequence[dict[str, Any]], results: dict[str, ReplayResult], fidelity: pl.DataFrame | None
 ) -> None:
     """Write schedules, metrics, and, where the log tells waits, fidelity with its figure."""
+    from analysis.report.download import csv_text
+
     (folder / "schedules").mkdir()
     for label, result in results.items():
         result.schedule.write_parquet(folder / "schedules" / f"{label}.parquet")
     metrics = pl.DataFrame(rows, infer_schema_length=None)
     metrics.write_parquet(folder / "metrics.parquet")
-    metrics.write_csv(folder / "metrics.csv")
+    (folder / "metrics.csv").write_text(csv_text(metrics), encoding="utf-8")
     write_json(list(rows), folder / MARKER)
     if fidelity is None:
         return
     from analysis.plots import write_figures
 
     fidelity.write_parquet(folder / "fidelity.parquet")
-    fidelity.write_csv(folder / "fidelity.csv")
+    (folder / "fidelity.csv").write_text(csv_text(fidelity), encoding="utf-8")
     (folder / "figures").mkdir()
     write_figures({"fidelity": fidelity}, folder / "figures", names=["fidelity"])
 

@@ -173,7 +173,10 @@ def report(
     logs, notes = _read_logs(trace_folders), []
     if (condition := job_filter(where)) is not None:
         logs = {log: trace.replace_jobs(trace.jobs.filter(condition)) for log, trace in logs.items()}
-        notes = [f"Everything but the data quality is about the jobs with {where}."]
+        notes = [
+            f"Everything is about the jobs with {where}, "
+            "but for what the load report counts (rows, flags, statuses, files)."
+        ]
     if len(logs) > 1 or workload_only:
         _refuse_road_options({"--cluster": cluster, "--models": models, "--no-vc": no_vc or None})
         with progress("writing the report"):

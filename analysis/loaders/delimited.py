@@ -1,8 +1,8 @@
 """The one road for files of delimited text (CSV, TSV, '|'), plain or compressed.
 
-A look over the bytes (`analysis.loaders.survey`) decides: a regular file is scanned by polars as it is, lazily; a file
-with anything odd is cleaned line by line first, exactly. Either way no line is lost: it is in the frame or in
-``rejects`` with its physical line number, reason and text.
+A look over the bytes (`analysis.loaders.survey`) decides: a regular file is parsed by polars as it is, lazily and block
+by block (`analysis.loaders.block_scan`); a file with anything odd is cleaned line by line first, exactly. Either way no
+line is lost: it is in the frame or in ``rejects`` with its physical line number, reason and text.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """One fast look over a delimited file: does every line have the same number of fields, and is it all UTF-8.
 
-A file that passes can be handed to polars whole, and the row number tells the physical line; any other goes the slow,
-exact road in `analysis.loaders.delimited`. The look works on blocks of bytes with numpy (about a second for 400 MB).
+A file that passes can be handed to polars as it is, and the row number tells the physical line; any other goes the
+slow, exact road in `analysis.loaders.delimited`. The look works on blocks of bytes with numpy (about a second for
+400 MB).
 """
 
 from __future__ import annotations

@@ -9,6 +9,7 @@ import polars as pl
 from matplotlib.axes import Axes
 
 from analysis.plots.registry import figure
+from analysis.plots.shares import one_kind
 from analysis.plots.style import INK, SMALL_PT, bar_style, legend, new_axes, style_axes
 
 __all__ = ["plot_duration_predictability", "plot_nearest_history"]
@@ -26,11 +27,6 @@ RULES = {"last": "the last job", "mean_2": "mean of last 2", "median_15": "media
 KEYS = {"owner": "of the user or VC", "owner_request": "of the same request"}
 #: Error of a factor of two, in natural logarithms.
 FACTOR_2 = float(np.log(2))
-
-
-def _one_kind(table: pl.DataFrame) -> pl.DataFrame:
-    """Rows of GPU jobs, else of CPU jobs, else of jobs with unknown GPUs."""
-    return table.filter(pl.col("kind") == table["kind"][0]) if table.height else table
 
 
 def _bars(ax: Axes, *, labels: Sequence[str], series: Sequence[tuple[str, Sequence[float | None]]], words: str) -> None:
@@ -51,7 +47,7 @@ def _bars(ax: Axes, *, labels: Sequence[str], series: Sequence[tuple[str, Sequen
 
 
 def _height(table: pl.DataFrame) -> float:
-    return 1.2 + 0.38 * max(_one_kind(table).height, 2)
+    return 1.2 + 0.38 * max(one_kind(table).height, 2)
 
 
 @figure(
@@ -79,7 +75,7 @@ def plot_duration_predictability(table: pl.DataFrame, *, ax: Axes | None = None)
     Axes
         The axes drawn into.
     """
-    chosen = _one_kind(table)
+    chosen = one_kind(table)
     ax = ax or new_axes(height_in=_height(table))
     series = [("by jobs", chosen["hindsight_log_mae"].to_list())]
     heavy = chosen["hindsight_log_mae_gpu_time"]
@@ -92,6 +88,10 @@ def plot_duration_predictability(table: pl.DataFrame, *, ax: Axes | None = None)
     return style_axes(ax, grid="x")
 
 
+def _history_height(table: pl.DataFrame) -> float:
+    return 1.3 + 0.975 * max(one_kind(table)["key"].n_unique() if table.height else 0, 1)
+
+
 @figure(
     "nearest_history",
     table="nearest_history",
@@ -100,7 +100,7 @@ def plot_duration_predictability(table: pl.DataFrame, *, ax: Axes | None = None)
         "Mean error of the logarithm of the duration when the jobs that had ended before a submission are the "
         "prediction. A trained predictor has to be better than these."
     ),
-    height_in=lambda table: 1.3 + 0.75 * max(_one_kind(table)["key"].n_unique() if table.height else 0, 1) * 1.3,
+    height_in=_history_height,
 )
 def plot_nearest_history(table: pl.DataFrame, *, ax: Axes | None = None) -> Axes:
     """Draw the errors of predictions from ended jobs, of GPU jobs (of CPU jobs where there are no others).
@@ -117,8 +117,8 @@ def plot_nearest_history(table: pl.DataFrame, *, ax: Axes | None = None) -> Axes
     Axes
         The axes drawn into.
     """
-    chosen = _one_kind(table).with_columns(pl.col("key", "rule").cast(pl.String))
-    ax = ax or new_axes(height_in=3.2)
+    chosen = one_kind(table).with_columns(pl.col("key", "rule").cast(pl.String))
+    ax = ax or new_axes(height_in=_history_height(table))
     found = {(key, rule): error for key, rule, error in chosen.select("key", "rule", "log_mae").iter_rows()}
     keys = [key for key in KEYS if any(known == key for known, _ in found)]
     series = [(words, [found.get((key, rule)) for key in keys]) for rule, words in RULES.items()]

@@ -134,7 +134,7 @@ def plot_gpu_demand(table: Tables, *, ax: Axes | None = None) -> Axes:
     table="status",
     title="How jobs end, by count and by GPU time",
     caption="Last status of the jobs. The second bar weighs each job by the GPU time it used.",
-    height_in=lambda table: _bar_height(_one_kind(table)),
+    height_in=lambda table: _bar_height(one_kind(table)),
     compares=True,
     compared_caption="Last status of each log's jobs: bars are shares of the jobs, marks of the GPU time.",
     compared_height_in=lambda tables: _compared_height(tables, key="status"),
@@ -157,7 +157,7 @@ def plot_status(table: Tables, *, ax: Axes | None = None) -> Axes:
     if not isinstance(table, pl.DataFrame):
         ax = ax or new_axes(height_in=_compared_height(table, key="status"))
         return _compared_status(table, ax=ax)
-    chosen = _one_kind(table)
+    chosen = one_kind(table)
     ax = ax or new_axes(height_in=_bar_height(chosen))
     words = {"gpu": "GPU jobs", "cpu": "CPU jobs", "unknown": "jobs with unknown GPUs"}[str(chosen["kind"][0])]
     series = [("of jobs", chosen["job_share"].to_list(), PALETTE[0])]
@@ -171,7 +171,7 @@ def plot_status(table: Tables, *, ax: Axes | None = None) -> Axes:
 
 
 def _compared_status(tables: Mapping[str, pl.DataFrame], *, ax: Axes) -> Axes:
-    chosen = {log: _one_kind(table) for log, table in tables.items()}
+    chosen = {log: one_kind(table) for log, table in tables.items()}
     kinds = {str(table["kind"][0]) for table in chosen.values()}
     words = {"gpu": "GPU jobs", "cpu": "CPU jobs"}.get(next(iter(kinds)), "jobs") if len(kinds) == 1 else "jobs"
     compared_bars(ax, chosen, key="status", order=schema.STATUSES, axis_label=f"Share of {words} (%)")
@@ -180,7 +180,7 @@ def _compared_status(tables: Mapping[str, pl.DataFrame], *, ax: Axes) -> Axes:
     return ax
 
 
-def _one_kind(table: pl.DataFrame) -> pl.DataFrame:
+def one_kind(table: pl.DataFrame) -> pl.DataFrame:
     """Rows of GPU jobs, else of CPU jobs, else of jobs with unknown GPUs."""
     return table.filter(pl.col("kind") == table["kind"][0]) if table.height else table
 

@@ -26,6 +26,7 @@ from analysis.replay._hardware import (
 )
 from analysis.replay._jobs import demands, gpu_jobs, predicted_us, to_us
 from analysis.replay._scoring import Places, Scoring, cpus_and_memory, numbered, scored_hardware, tasks_of
+from analysis.replay._typical import no_tasks
 from analysis.replay.cluster import Cluster
 from analysis.replay.speeds import REFERENCE_SPEED, is_same_type, unmeasured
 
@@ -285,8 +286,11 @@ def _scored(
     is_open = classes[:, _place.MODE] == NOT_SAID
     _choose_modes(classes, hw)
     places = Places(site.nodes[order], site.vc[order], site.gpu_type[order], len(site.gpu_types))
-    allowed, masks = _allowed_types(table, site, [])
-    hw, _ = scored_hardware(hw, places, classes, tasks_of(table, masks[allowed], places), scoring)
+    tasks = no_tasks(places.num_types)
+    if scoring.placement.name == "fgd":
+        allowed, masks = _allowed_types(table, site, [])
+        tasks = tasks_of(table, masks[allowed], places)
+    hw, _ = scored_hardware(hw, places, classes, tasks, scoring)
     fits = _fit_empty(hw, classes, _most_entries(classes, hw))
     classes[is_open & ~fits & (classes[:, _place.MODE] == _place.ON_ONE_NODE), _place.MODE] = _place.WHOLE_NODES_FIRST
     return classes, hw

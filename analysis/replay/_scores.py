@@ -207,6 +207,14 @@ def charge(s: Scores | None, node: int, number: int, amount: int) -> None:
 
 
 @compiled
+def lacks_supply(s: Scores | None, node: int) -> bool:
+    """Whether more CPUs or memory of a node were taken than it has; never where the placement is not scored."""
+    if s is None:
+        return False
+    return bool(s.cpu[node] < 0 or s.mem[node] < 0)
+
+
+@compiled
 def count_start(s: Scores | None, vc: int) -> None:
     """Count a started job: the next random choices in its VC differ."""
     if s is not None:

@@ -59,7 +59,7 @@ def tasks_of(jobs: pl.DataFrame, types: I64, places: Places) -> Tasks:
     """Typical tasks of jobs, of which ``types`` has the bits of the types that each may use."""
     known = jobs["num_gpus"].is_not_null().to_numpy()
     if not known.any():
-        return no_tasks()
+        return no_tasks(places.num_types)
     return typical_tasks(
         milli=np.rint(jobs["num_gpus"].fill_null(0.0).to_numpy() * MILLI).astype(np.int64)[known],
         num_tasks=jobs["num_tasks"].fill_null(1).clip(lower_bound=1).cast(pl.Int64).to_numpy()[known],

@@ -14,16 +14,15 @@ from analysis.replay._scores import MILLI, Tasks
 POPULARITY: Final = 95
 
 
-def no_tasks() -> Tasks:
+def no_tasks(num_types: int) -> Tasks:
     """Typical tasks of a placement that asks for none."""
     nothing = np.zeros(0, dtype=np.int64)
-    return Tasks(nothing, nothing, nothing, np.zeros((1, 1, 0), dtype=np.int64), np.zeros(1, dtype=np.int64))
+    weight = np.zeros((max(num_types, 1), 1, 0), dtype=np.int64)
+    return Tasks(nothing, nothing, nothing, weight, np.zeros(1, dtype=np.int64))
 
 
-def typical_tasks(
-    *, milli: I64, num_tasks: I64, cpu: I64, types: I64, num_types: int, most_devices: int, popularity: int = POPULARITY
-) -> Tasks:
-    """Most frequent tasks, those of CPU jobs too, until ``popularity`` percent of the jobs are counted.
+def typical_tasks(*, milli: I64, num_tasks: I64, cpu: I64, types: I64, num_types: int, most_devices: int) -> Tasks:
+    """Most frequent tasks, those of CPU jobs too, until ``POPULARITY`` percent of the jobs are counted.
 
     Each job counts once, as one of its tasks: an equal share of its GPUs and CPUs, rounded down. Equally frequent tasks
     are taken in falling order of CPUs, milli-GPUs, devices and types.
@@ -47,7 +46,7 @@ def typical_tasks(
         .agg(weight=pl.len().cast(pl.Int64))
         .sort(["weight", "cpu", "milli", "devices", "types"], descending=True)
         .with_columns(before=pl.col("weight").cum_sum() - pl.col("weight"))
-        .filter(pl.col("before") * 100 < popularity * len(milli))
+        .filter(pl.col("before") * 100 < POPULARITY * len(milli))
     )
     return _tabulate(specs, num_types)
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from analysis.replay._compiled import ZERO, compiled, melted
-from analysis.replay._hardware import MILLI, release, retake, set_free, set_room
+from analysis.replay._hardware import MILLI, add, release, retake, set_free
 from analysis.replay._moving import NOBODY, Moving, Preemption
 from analysis.replay._place import ANY_TYPE, NOWHERE, VC, fitting_type, place
 from analysis.replay._runs import dequeue, queue_of, stop_run
+from analysis.replay._scores import lacks_supply
 from analysis.replay._victims import comes_after, yields
 
 
@@ -48,7 +49,7 @@ def list_victims(s: Preemption, job: int, now: int) -> int:
 def take_again(s: Preemption, job: int) -> bool:
     """Give a victim its GPUs back: the same devices of fractions, as many whole GPUs of the same nodes.
 
-    False, and nothing happens, if they are not all free.
+    False, and nothing happens, if they are not all free, or the CPUs or memory that go with them are not.
     """
     hw, held = s.hw, s.log.held
     first, stop = s.work.first_entry[job], s.log.stop_entry[job]
@@ -75,16 +76,21 @@ def take_devices(s: Preemption, first: int, stop: int) -> bool:
     if not fits:
         for e in range(first, taken):
             if held.amount[e] < MILLI:
-                set_room(hw, held.item[e], hw.room[held.item[e]] + held.amount[e])
+                add(hw, held, e, ZERO + 1)
         return False
+    is_short = False
     for e in range(first, stop):
+        node = hw.device_node[held.item[e]]
         if held.amount[e] == MILLI:
-            node = hw.device_node[held.item[e]]
             device = hw.device0[node]
             while hw.room[device] < MILLI:
                 device += 1
-            set_room(hw, device, ZERO)
             held.item[e] = device
+            add(hw, held, e, ZERO - 1)
+        is_short = is_short or lacks_supply(hw.scores, node)
+    if is_short:
+        release(hw, held, first, stop)
+        return False
     return True
 
 
@@ -96,7 +102,7 @@ def take_parts(s: Preemption, first: int, stop: int) -> int:
         if held.amount[e] < MILLI:
             if hw.room[held.item[e]] < held.amount[e]:
                 return e
-            set_room(hw, held.item[e], hw.room[held.item[e]] - held.amount[e])
+            add(hw, held, e, ZERO - 1)
     return stop
 
 

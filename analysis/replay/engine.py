@@ -41,9 +41,10 @@ def replay(
 
     Event-driven on integer microseconds and milli-GPUs. At one instant all ends come first, then all arrivals, then one
     scheduling pass in every VC where something happened; ends that fall on the same instant (jobs of length 0) are
-    followed by another pass. Ties are broken by (submit_time, job_id). A job keeps its GPUs, all of one type, from its
-    start for duration x speed(type in the log) / speed(type here), in whole microseconds; the log's unknown type counts
-    as a V100, and on a node of unknown type a job runs as long as in the log.
+    followed by another pass. Ties are broken by (submit_time, job_id). Unless the policy preempts (see
+    ``analysis.replay.policies.moving``), a job keeps its GPUs, all of one type, from its start for duration x
+    speed(type in the log) / speed(type here), in whole microseconds; the log's unknown type counts as a V100, and on a
+    node of unknown type a job runs as long as in the log.
 
     Under EASY backfill the head of a VC's queue gets a reservation: the shadow time is the earliest instant at which it
     fits, if running jobs end as predicted (one that should have ended already counts as ending 1 us from now), and

@@ -14,6 +14,7 @@ import polars as pl
 from numpy.typing import NDArray
 from scipy import stats
 
+from analysis import metrics
 from analysis.characterize.buckets import GPU_BUCKETS, gpu_bucket
 from analysis.errors import UsageError
 from analysis.frames import jobs_to_polars
@@ -71,9 +72,8 @@ def fidelity(jobs: Any, results: Mapping[str, ReplayResult]) -> pl.DataFrame:
         raise UsageError(msg)
     rows = []
     for policy, result in results.items():
-        simulated = result.schedule.select(
-            "job_id", simulated_s=(pl.col("start_time") - result.jobs["submit_time"]).dt.total_microseconds() / 1e6
-        )
+        timed = result.schedule.with_columns(result.jobs["submit_time"])
+        simulated = timed.select("job_id", metrics.queueing_delay_s().alias("simulated_s"))
         both = known.join(simulated.drop_nulls("simulated_s"), on="job_id", how="inner").sort("job_id")
         rows += [{"policy": policy, **row} for row in _rows(both)]
     return pl.DataFrame(rows, schema=FIDELITY_SCHEMA)

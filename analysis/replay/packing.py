@@ -61,10 +61,12 @@ class PackingResult:
         -------
         dict
             gpu_allocation and unallocatable_share: shares of the cluster's GPUs; and unallocatable_of_free: share of
-            the free GPUs, null where none is free. The last job counted is the last with arrived GPUs up to the load.
+            the free GPUs, NaN where none is free. The last job counted is the last with arrived GPUs up to the load.
         """
         seen = self.placed.filter(pl.col("arrived_gpus") <= load * self.num_gpus)
-        allocated, lost = (float(seen[name][-1]) if seen.height else 0.0 for name in list(PLACED)[3:])
+        allocated, lost = (
+            float(seen[name][-1]) if seen.height else 0.0 for name in ("allocated_gpus", "unallocatable_gpus")
+        )
         free = self.num_gpus - allocated
         return {
             "gpu_allocation": allocated / self.num_gpus,
@@ -112,7 +114,7 @@ def inflate(jobs: Any, *, num_gpus: float, load: float = 1.3, seed: int = 0) -> 
     drawn = np.zeros(0, dtype=np.int64)
     while gpus[drawn].sum() <= missing:
         drawn = np.concatenate([drawn, rng.integers(0, known.height, known.height)])
-    if missing > 0:
+    if missing >= 0:
         drawn = drawn[: int(np.searchsorted(np.cumsum(gpus[drawn]), missing, side="right")) + 1]
     arriving = known[np.concatenate([order, drawn]).astype(np.int64)]
     again = pl.int_range(pl.len()).over("job_id")

@@ -96,15 +96,6 @@ class Placement:
     code: int
     meaning: str
 
-    @property
-    def is_scored(self) -> bool:
-        """Whether it scores nodes, and keeps to CPUs and memory."""
-        return self.code != CONSOLIDATE
-
-
-#: What the compiled loop knows ``consolidate`` by.
-CONSOLIDATE: Final = 0
-
 
 def _by_name(placements: Iterable[Placement]) -> dict[str, Placement]:
     return {placement.name: placement for placement in placements}
@@ -125,6 +116,6 @@ SCORED: Final[dict[str, Placement]] = _by_name(
 )
 #: Every placement by name; the contract test walks this.
 PLACEMENTS: Final[dict[str, Placement]] = {
-    "consolidate": Placement("consolidate", CONSOLIDATE, "fewest nodes, best fit, lowest node id; GPUs only"),
+    "consolidate": Placement("consolidate", 0, "fewest nodes, best fit, lowest node id; GPUs only"),
     **SCORED,
 }

@@ -100,9 +100,9 @@ def figure_block(
         Keyword arguments of the figure.
     """
     spec = FIGURES[name]
-    if table is None or not spec.content_of(table):
+    if table is None or not (content := spec.content_of(table)):
         return Block(spec.title, missing=missing or "The log holds nothing that this figure could show.")
-    several = len(spec.content_of(table)) > 1
+    several = len(content) > 1
     text = spec.compared_caption if several and spec.compared_caption else spec.caption
     svg = render_svg(name, table, inline=True, label=label, **options)
     return Block(spec.title, text=text, definition=about(spec.table), svg=svg)

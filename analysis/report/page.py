@@ -22,7 +22,7 @@ from analysis.report.blocks import Section, limit_downloads
 from analysis.report.compared import compared_findings, logs_section, name_logs, published_section
 from analysis.report.findings import find
 from analysis.report.quality import quality_section
-from analysis.report.replayed import characterize_replays
+from analysis.report.replayed import Replayed, characterize_replays
 from analysis.report.tried import gains_section, scores_section
 from analysis.report.tried_findings import gain_findings, score_findings
 from analysis.report.workload import Logs, workload_sections
@@ -92,7 +92,7 @@ def render_comparison(
     named = name_logs(traces, names=names)
     made = {log: characterize(trace) for log, trace in named.items()}
     logs = Logs(named, {key: {log: made[log][key] for log in named} for key in next(iter(made.values()))})
-    sections = workload_sections(logs, characterize_replays(traces[0], None))
+    sections = workload_sections(logs, Replayed())
     sections[:0] = [logs_section(logs), *published_section(logs)]
     told = [f"{log}: {note}" for log, trace in named.items() for note in _notes(trace, ())]
     return _render(

@@ -24,7 +24,7 @@ def _rows(trace: Trace) -> Counts:
         ("rows set aside", report.rows_set_aside),
         ("rows merged into another row's job", report.rows_merged),
         ("jobs made beyond one a row", report.rows_expanded),
-        ("jobs", _known(trace)[0]),
+        ("jobs", int(trace.scan().select(pl.len()).collect().item())),
     ]
 
 

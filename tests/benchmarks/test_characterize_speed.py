@@ -20,7 +20,7 @@ from analysis.loaders.synthetic import synthesize
 
 JOBS = int(os.environ.get("HINDCAST_BENCH_JOBS", "33700"))
 COPIES = int(os.environ.get("HINDCAST_BENCH_COPIES", "2"))
-THREADS = os.environ.get("HINDCAST_BENCH_THREADS", "2")
+THREADS = os.environ.get("HINDCAST_BENCH_THREADS", "1")
 GIB = 2**30
 #: The first jobs warm it up: what is imported when a table first asks for it is not counted.
 CHARACTERIZE = """

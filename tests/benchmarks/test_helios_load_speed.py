@@ -1,4 +1,4 @@
-"""CPU time and memory from a Helios-sized CSV (3.4 million rows, 369 MB) to a Trace folder.
+"""CPU time and memory from a Helios-sized CSV (3.4 million rows, 347 MB) to a Trace folder.
 
 Run with ``pytest --benchmark-enable --benchmark-only``; ``HINDCAST_BENCH_JOBS=3400000`` makes the whole (the default
 is a hundredth).

@@ -73,12 +73,13 @@ def test_gpus_are_never_given_twice(result: ReplayResult, log: pl.DataFrame):
     assert overcommitted(result, log) == []
 
 
-@each_placement
-def test_cpus_and_memory_are_never_given_twice(name: str, result: ReplayResult, log: pl.DataFrame, cluster: Cluster):
-    if not PLACEMENTS[name].is_scored:
-        pytest.skip("counts GPUs alone")
+def busiest(result: ReplayResult, log: pl.DataFrame, cluster: Cluster) -> int:
+    """Check CPUs and memory of all nodes whenever a job starts; return how often they were nearly all in use.
+
+    A job that was stopped did not hold its GPUs from its first start to its last end, and is left out.
+    """
     table = result.schedule.join(log.select("job_id", "num_cpus", "mem_gib"), on="job_id").filter(
-        pl.col("start_time") < pl.col("end_time"), pl.col("nodes").list.len() == 1
+        pl.col("start_time") < pl.col("end_time"), pl.col("nodes").list.len() == 1, pl.col("num_preemptions") == 0
     )
     on_nodes = table.with_columns(node_id=pl.col("nodes").list.first())
     crowded = 0
@@ -90,7 +91,20 @@ def test_cpus_and_memory_are_never_given_twice(name: str, result: ReplayResult, 
         assert (both["num_cpus"] <= both["cpus"] + 0.1).fill_null(value=True).all()
         assert (both["mem_gib"] <= both["memory"] + 0.1).fill_null(value=True).all()
         crowded += int((both["num_cpus"] > 0.8 * both["cpus"]).sum() + (both["mem_gib"] > 0.8 * both["memory"]).sum())
-    assert crowded > 10
+    return crowded
+
+
+@pytest.mark.parametrize("name", placement.SCORED)
+def test_cpus_and_memory_are_never_given_twice(result: ReplayResult, log: pl.DataFrame, cluster: Cluster):
+    assert busiest(result, log, cluster) > 10
+
+
+@pytest.mark.parametrize("policy", ["srtf", "srtf_skip", "las_skip"])
+@pytest.mark.parametrize("name", placement.SCORED)
+def test_preemption_gives_no_cpu_or_memory_twice(name: str, policy: str, log: pl.DataFrame, cluster: Cluster):
+    result = replay(log, cluster=cluster, policy=policy, placement=name)
+    assert result.schedule["num_preemptions"].sum() > 0
+    assert busiest(result, log, cluster) > 0
 
 
 @each_placement

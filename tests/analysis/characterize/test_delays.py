@@ -150,3 +150,11 @@ class TestWhatJobsWaitFor:
         enough = 100_000 - used >= 1000 * waited["num_gpus"].to_numpy()
         row = what_jobs_wait_for(log).filter(scope="cluster", bucket="all").row(0, named=True)
         assert (row["num_jobs"], row["num_enough_free"]) == (waited.height, enough.sum())
+
+
+def test_a_job_that_ended_when_it_was_submitted_spent_no_share_waiting() -> None:
+    """Clocks that differ: the start lies after the end, and the log is kept as it is."""
+    moment = datetime(2024, 1, 1, tzinfo=UTC)
+    job = {"submit_time": moment, "start_time": moment + timedelta(seconds=5), "end_time": moment, "num_gpus": 1.0}
+    jobs = pl.DataFrame([{**job, "queueing_delay_s": 5.0, "duration_s": 3.0}])
+    assert slowdowns(jobs).filter(bucket="all")["mean_queueing_share"].to_list() == [0.0]

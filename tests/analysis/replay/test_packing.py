@@ -256,3 +256,10 @@ def test_openb_reaches_the_published_allocation(real_data: Callable[[str], Path]
     assert means == {name: pytest.approx(mean, abs=slack) for name, (mean, slack) in PUBLISHED.items()}
     order = [name for name in sorted(means, key=means.__getitem__, reverse=True) if name != "gpu_clustering"]
     assert order == [name for name in PUBLISHED if name != "gpu_clustering"]
+
+
+def test_jobs_that_ask_for_exactly_the_load_are_drawn_once_more():
+    jobs = pl.DataFrame({"job_id": [f"j{i}" for i in range(10)], "num_gpus": [1.0] * 10})
+    assert inflate(jobs, num_gpus=10, load=1.0).height == 11
+    assert inflate(jobs, num_gpus=10, load=0.5).height == 10
+    assert inflate(jobs, num_gpus=10, load=1.3)["num_gpus"].sum() == 14

@@ -62,9 +62,7 @@ def test_jobs_without_a_start_or_an_end_are_told_apart():
 
 
 def test_nodes_come_from_the_attempts():
-    attempts = pl.DataFrame(
-        {"job_id": ["0", "0", "1"], "attempt": [1, 2, 1], "nodes": [["a"], ["b", "c"], []]}, schema_overrides={}
-    )
+    attempts = pl.DataFrame({"job_id": ["0", "0", "1"], "attempt": [1, 2, 1], "nodes": [["a"], ["b", "c"], []]})
     result = recorded(log((0, 0, 10, 4), (0, 30, 40, 2)), cluster=ONE_NODE, attempts=attempts)
     assert result.schedule["nodes"].to_list() == [["b", "c"], []]
 

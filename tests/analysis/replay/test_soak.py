@@ -15,12 +15,12 @@ NUM_REPLAYS = 200
 ALLOWED_GROWTH = 256 * 1024
 
 
-#: Backfill and preemption know one placement.
+#: Conservative backfill knows one placement.
 CHOICES = [
     (policy, placement)
     for policy, chosen in sorted(POLICIES.items())
     for placement in sorted(PLACEMENTS)
-    if placement == "consolidate" or (chosen.trait in {"strict", "skip"} and not chosen.preempts)
+    if placement == "consolidate" or chosen.trait != "conservative"
 ]
 
 
