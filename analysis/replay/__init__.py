@@ -3,6 +3,7 @@
 from analysis.replay.cluster import Cluster
 from analysis.replay.engine import replay
 from analysis.replay.fidelity import fidelity
+from analysis.replay.helios import helios_artifact
 from analysis.replay.packing import PackingResult, inflate, pack
 from analysis.replay.placement import PLACEMENTS
 from analysis.replay.policies import POLICIES, Policy, policy
@@ -17,6 +18,7 @@ __all__ = [
     "Policy",
     "ReplayResult",
     "fidelity",
+    "helios_artifact",
     "inflate",
     "pack",
     "policy",
