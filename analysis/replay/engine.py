@@ -20,6 +20,7 @@ from analysis.replay._queues import Ends
 from analysis.replay._schedule import Stops, count_stops, job_table, make_schedule
 from analysis.replay._scoring import Scoring
 from analysis.replay.cluster import Cluster
+from analysis.replay.limits import cut_at_limits, mark_timeouts
 from analysis.replay.placement import PLACEMENTS, SCORED
 from analysis.replay.policies import POLICIES, MovingKey, Policy
 from analysis.replay.result import ReplayResult
@@ -27,7 +28,7 @@ from analysis.replay.result import ReplayResult
 __all__ = ["replay"]
 
 
-def replay(
+def replay(  # noqa: PLR0913 - each is a choice of its own, all but two with a default
     jobs: Any,
     *,
     cluster: Cluster,
@@ -36,6 +37,7 @@ def replay(
     placement: str = "consolidate",
     use_vcs: bool = True,
     seed: int = 0,
+    enforce_limits: bool = False,
 ) -> ReplayResult:
     """Replay GPU jobs under a policy.
 
@@ -72,6 +74,10 @@ def replay(
         False: every job may use every node.
     seed : int, default 0
         Of placement ``random``.
+    enforce_limits : bool, default False
+        True: a job that would run for longer than its time_limit_s ends there (work as its duration counts it: on the
+        hardware of the log, pauses out); its state is finished, its reason ``timeout``. False: a limit never ends a
+        job. A prediction never does.
 
     Returns
     -------
@@ -114,7 +120,7 @@ def replay(
             f"{placement!r}. Leave out the placement, or take policy 'easy', which knows them all."
         )
         raise UsageError(msg)
-    jobs = jobs_to_polars(jobs)
+    jobs, cut = cut_at_limits(jobs_to_polars(jobs), enforce=enforce_limits)
     check_predicted(jobs, predicted)
     columns = sorted(chosen.needs - {"predicted_duration_s"} - (chosen.optional.keys() - set(jobs.columns)))
     scoring = Scoring(SCORED[placement], seed) if placement in SCORED else None
@@ -127,7 +133,7 @@ def replay(
         "num_censored": int((prepared.reason > EXCEEDS_CAPACITY).sum()),
     }
     return ReplayResult(
-        schedule=make_schedule(prepared, log, stops),
+        schedule=mark_timeouts(make_schedule(prepared, log, stops), cut),
         policy=chosen.name,
         placement=placement,
         predicted=predicted,

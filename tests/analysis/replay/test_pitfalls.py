@@ -14,6 +14,7 @@ from typing import Any
 import polars as pl
 import pytest
 
+from analysis.errors import SchemaError
 from analysis.replay import POLICIES, Cluster, ReplayResult, replay
 from tests.jobs import make_jobs
 from tests.replay_cases import START
@@ -138,11 +139,47 @@ def test_c69_a_job_larger_than_the_cluster(policy: str):
 
 @every_policy
 def test_c70_neither_a_prediction_nor_a_limit_kills(policy: str):
-    """Limits are not enforced in a replay: the job ran for 100 s in the log, and it does so here."""
+    """Unless limits are to be enforced: the job ran for 100 s in the log, and it does so here."""
     jobs = make_jobs([ask("a", 1, 100, time_limit_s=60.0)]).with_columns(predicted_duration_s=pl.lit(60.0))
     result = replay(jobs, cluster=gpus(1), policy=policy, predicted="predicted_duration_s")
     assert column(result, "end_s") == {"a": 100}
     assert column(result, "state") == {"a": "finished"}
+
+
+@every_policy
+@pytest.mark.parametrize("guess", [None, 30.0, 60.0, 500.0])
+def test_c70_an_enforced_limit_kills_and_a_prediction_still_does_not(policy: str, guess: float | None):
+    rows = [ask("a", 1, 100, time_limit_s=60.0), ask("b", 1, 50, time_limit_s=60.0), ask("c", 1, 70)]
+    jobs = make_jobs(rows).with_columns(predicted_duration_s=pl.lit(guess, dtype=pl.Float64))
+    predicted = None if guess is None else "predicted_duration_s"
+    result = replay(jobs, cluster=gpus(3), policy=policy, predicted=predicted, enforce_limits=True)
+    assert column(result, "end_s") == {"a": 60, "b": 50, "c": 70}
+    assert column(result, "state") == dict.fromkeys("abc", "finished")
+    assert column(result, "reason") == {"a": "timeout", "b": None, "c": None}
+    assert result.metrics()["max_jct_s"] == 70
+
+
+def test_c70_whom_the_limit_ends_makes_room_then():
+    jobs = make_jobs([ask("a", 1, 100, time_limit_s=60.0), ask("b", 1, 10), ask("wide", 9, 100, time_limit_s=60.0)])
+    for enforce, start in ((False, 100), (True, 60)):
+        result = replay(jobs, cluster=gpus(1), policy="fifo", enforce_limits=enforce)
+        assert column(result, "start_s") == {"a": 0, "b": start, "wide": None}
+        assert column(result, "reason")["wide"] == "exceeds_capacity"
+
+
+def test_c70_a_job_known_only_to_have_reached_its_limit_times_out():
+    jobs = make_jobs([ask("a", 1, 100, time_limit_s=60.0, censoring="right"), ask("b", 1, 10, censoring="right")])
+    result = replay(jobs, cluster=gpus(2), enforce_limits=True)
+    assert column(result, "reason") == {"a": "timeout", "b": "right_censored"}
+
+
+def test_c70_limits_that_are_none_are_refused_by_name():
+    jobs = make_jobs([ask("a", 1, 100, time_limit_s=0.0)])
+    with pytest.raises(SchemaError, match=r"'time_limit_s' has 1 values of 0 or below .first job ids \['a'\]"):
+        replay(jobs, cluster=gpus(1), enforce_limits=True)
+    assert column(replay(jobs, cluster=gpus(1)), "end_s") == {"a": 100}
+    with pytest.raises(SchemaError, match="'time_limit_s' is missing"):
+        replay(jobs.drop("time_limit_s"), cluster=gpus(1), enforce_limits=True)
 
 
 def test_c71_easy_backfill_is_exact():
