@@ -1,105 +1,56 @@
-"""The interface that every predictor of durations shares, and the registry in which they are found by name."""
+"""The interface that every predictor of durations shares."""
 
 from __future__ import annotations
 
-import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from datetime import datetime
 from pathlib import Path
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Final, Self
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from analysis import schema
-from analysis.errors import HindcastError, UnknownNameError, UsageError
+from analysis.errors import HindcastError, UsageError
+from predictors.asking import asked_at
+from predictors.calibration import calibrated_log_quantiles
+from predictors.feedback import score_training, stream_for
 from predictors.history import Failures, ended_jobs
-from predictors.jobs_table import as_jobs, is_failure, is_known, lower_bound_s
+from predictors.jobs_table import as_jobs, is_failure, is_known, lower_bound_s, microseconds
+from predictors.predictive import Predictive, check_quantiles
+from predictors.registry import PREDICTORS, make_predictor, predictor
 
-__all__ = ["PREDICTORS", "DurationPredictor", "make_predictor", "predictor"]
+__all__ = ["PREDICTORS", "DurationPredictor", "clip_to_limit", "make_predictor", "predictor"]
 
-#: No prediction is shorter: a scheduler divides by it.
+#: No median is shorter: a scheduler divides by it.
 SHORTEST_S: Final = 1.0
-PREDICTORS: Final[dict[str, type[DurationPredictor]]] = {}
-_Class = TypeVar("_Class", bound="type[DurationPredictor]")
-
-
-def predictor(name: str) -> Callable[[_Class], _Class]:
-    """Register a class of predictors under a name; from then on the contract test walks it.
-
-    Parameters
-    ----------
-    name : str
-        Lower-case letters, digits and underscores: it becomes part of a column name.
-
-    Raises
-    ------
-    ValueError
-        If the name is taken or has other characters.
-    """
-
-    def register(cls: _Class) -> _Class:
-        if not re.fullmatch(r"[a-z][a-z0-9_]*", name):
-            msg = f"predictor: the name {name!r} must be lower-case letters, digits and underscores."
-            raise ValueError(msg)
-        if name in PREDICTORS:
-            msg = f"predictor: the name {name!r} is taken by {PREDICTORS[name].__name__}; choose another."
-            raise ValueError(msg)
-        PREDICTORS[name] = cls
-        cls.name = name
-        return cls
-
-    return register
-
-
-def make_predictor(name: str, **params: Any) -> DurationPredictor:
-    """Make a predictor by its registered name.
-
-    Parameters
-    ----------
-    name : str
-        One of ``PREDICTORS``.
-    **params
-        Parameters of that predictor; by default its own defaults.
-
-    Raises
-    ------
-    UnknownNameError
-        If nobody registered the name, or a parameter does not exist.
-
-    Examples
-    --------
-    >>> make_predictor("global_median").get_params()
-    {'failures': 'exclude'}
-    """
-    if name not in PREDICTORS:
-        raise UnknownNameError(
-            kind="predictor", found=name, known=PREDICTORS, hint="Register your own with @predictor(name)."
-        )
-    known = PREDICTORS[name]().get_params()
-    for given in params:
-        if given not in known:
-            raise UnknownNameError(kind=f"parameter of predictor {name!r}", found=given, known=known)
-    return PREDICTORS[name](**params)
 
 
 class DurationPredictor(BaseEstimator, ABC):  # type: ignore[misc]
     """A predictor of job durations that sees only the past.
+
+    A subclass brings ``_fit`` and ``_predict`` (a point); with ``levels`` and ``_predict_quantiles`` it brings
+    quantiles of its own. All else (calibrated quantiles, survival, remaining time) comes from here: what the predictor
+    says is compared with how long jobs then ran, on jobs that had ended when it is asked.
 
     Parameters
     ----------
     failures : {"exclude", "keep"}, default "exclude"
         Whether jobs that broke (``failed``, ``node_fail``) teach. A job that broke after two seconds says nothing
         about how long such a job takes, so by default they are left out and counted; "keep" predicts how long a
-        job will occupy its GPUs, however it ends.
+        job will occupy its GPUs, however it ends. Intervals are about occupied time in both cases.
 
     Attributes
     ----------
     past_ : DataFrame
         Ended jobs of the training log, for the history of rows to be predicted (``predictors.history.PAST``).
+    scores_ : dict of str to Stream
+        How far predictions made at the "submission" and at the "start" of jobs of the training log were off.
+    trained_until_ : datetime or None
+        Latest submission or end in the training log.
     fallback_s_ : float
         Median of the known durations, or of the lower bounds where none is known. [s]
     num_known_, num_censored_, num_excluded_ : int
@@ -109,6 +60,11 @@ class DurationPredictor(BaseEstimator, ABC):  # type: ignore[misc]
     """
 
     name: str = ""
+    #: Levels of the quantiles that the predictor itself gives; 0.5 alone: it gives a point. 0.5 is always among them.
+    levels: tuple[float, ...] = (0.5,)
+    #: Whether the labels of the training log shape predictions beyond the history of each row. If so, errors on that
+    #: log flatter, and the scores come from a copy that was fitted to its earlier part.
+    learns: bool = True
 
     def __init__(self, *, failures: Failures = "exclude") -> None:
         self.failures = failures
@@ -138,7 +94,13 @@ class DurationPredictor(BaseEstimator, ABC):  # type: ignore[misc]
             msg = f"{self.name}: failures is {self.failures!r}; expected 'exclude' or 'keep'."
             raise UsageError(msg)
         # One order for all: the same log gives the same model, whatever the order of its rows.
-        table = schema.sort_jobs(as_jobs(jobs)).with_columns(is_known(), lower_bound_s())
+        table = schema.sort_jobs(as_jobs(jobs))
+        self._learn_log(table)
+        self.scores_ = score_training(self, table)
+        return self
+
+    def _learn_log(self, table: pl.DataFrame) -> None:
+        table = table.with_columns(is_known(), lower_bound_s())
         broke = pl.lit(self.failures == "exclude") & is_failure().fill_null(value=False)
         known = table.filter(pl.col("is_known") & ~broke)
         censored = table.filter(pl.col("lower_bound_s").is_not_null())
@@ -148,8 +110,8 @@ class DurationPredictor(BaseEstimator, ABC):  # type: ignore[misc]
         self.fallback_s_ = self._fallback(table, known, censored)
         self.past_ = ended_jobs(table)
         self.window_ = _window(table)
+        self.trained_until_ = _latest(table["submit_time"], self.past_["end_time"])
         self._fit(known, censored)
-        return self
 
     def _fallback(self, table: pl.DataFrame, known: pl.DataFrame, censored: pl.DataFrame) -> float:
         for labels in (known["duration_s"], table.filter(pl.col("is_known"))["duration_s"], censored["lower_bound_s"]):
@@ -161,21 +123,24 @@ class DurationPredictor(BaseEstimator, ABC):  # type: ignore[misc]
         )
         raise HindcastError(msg)
 
-    def predict(self, jobs: Any, *, history: Any = None) -> NDArray[np.float64]:
-        """Predict how long jobs will run, each as of its own submission.
+    def predict(self, jobs: Any, *, history: Any = None, at: str = "submission") -> NDArray[np.float64]:
+        """Predict how long jobs will run, each as of the instant at which it is asked about.
 
         Parameters
         ----------
         jobs : DataFrame of polars or pandas, one row per job
-            A jobs table; only what is known at the submission is read.
+            A jobs table; only what is known at the submission is read, and the column of ``at``.
         history : DataFrame of polars or pandas, optional
-            A log whose jobs count for a row if they ended strictly before its submission; it may hold the jobs
+            A log whose jobs count for a row if they ended strictly before that instant; it may hold the jobs
             themselves and later ones. By default the training log.
+        at : str, default "submission"
+            Instant of asking, up to which history is known: "submission", "start", or a column of datetimes of
+            ``jobs``. A job whose instant is null is asked about at its submission.
 
         Returns
         -------
         array of float64, one value per row in the order of the rows
-            Predicted duration, at least 1 s, always finite. [s]
+            Predicted duration (median), at least 1 s, always finite. [s]
 
         Raises
         ------
@@ -183,14 +148,157 @@ class DurationPredictor(BaseEstimator, ABC):  # type: ignore[misc]
             Before ``fit``.
         SchemaError
             If a column cannot be read.
+        UnknownNameError
+            If there is no column ``at``.
+
+        Examples
+        --------
+        >>> log = pl.DataFrame({"submit_time": [datetime(2024, 1, 1)], "duration_s": [60.0]})
+        >>> job = pl.DataFrame({"submit_time": [datetime(2024, 1, 2)]})
+        >>> model = make_predictor("global_median").fit(log)
+        >>> model.predict(job).tolist()
+        [60.0]
+        >>> low, middle, high = model.predict_quantiles(job, [0.1, 0.5, 0.9])[0]
+        >>> bool(low < middle < high), float(middle)
+        (True, 60.0)
         """
         check_is_fitted(self, "past_")
-        table = as_jobs(jobs)
+        table = asked_at(as_jobs(jobs), at)
         if not table.height:
             return np.zeros(0)
-        past = self.past_ if history is None else ended_jobs(history)
+        return self._point(table, self.past_ if history is None else ended_jobs(history))
+
+    def _point(self, table: pl.DataFrame, past: pl.DataFrame) -> NDArray[np.float64]:
         predicted = np.asarray(self._predict(table, past), dtype=np.float64)
         return np.maximum(np.where(np.isfinite(predicted), predicted, self.fallback_s_), SHORTEST_S)
+
+    def predict_quantiles(
+        self, jobs: Any, quantiles: ArrayLike, *, history: Any = None, at: str = "submission"
+    ) -> NDArray[np.float64]:
+        """Predict quantiles of how long jobs will run, calibrated on jobs that had ended by the instant of asking.
+
+        Parameters
+        ----------
+        jobs, history, at
+            As in ``predict``.
+        quantiles : float or sequence of float
+            Each between 0 and 1.
+
+        Returns
+        -------
+        array of float64, shape (rows, quantiles)
+            Never crossing, at least 0, never above the requested limit (but for a median that is); the quantile 0.5
+            is what ``predict`` gives. [s]
+
+        Raises
+        ------
+        UsageError
+            If a quantile does not lie between 0 and 1.
+        """
+        asked = check_quantiles(quantiles)
+        return self.predict_distribution(jobs, history=history, at=at).quantiles(asked)
+
+    def predict_survival(
+        self, jobs: Any, times_s: ArrayLike, *, history: Any = None, at: str = "submission"
+    ) -> NDArray[np.float64]:
+        """Predict the probability that jobs run longer than given times.
+
+        Parameters
+        ----------
+        jobs, history, at
+            As in ``predict``.
+        times_s : float, sequence of float, or array of shape (rows, times)
+            Times since the start, at least 0; the same for all rows, or each its own. [s]
+
+        Returns
+        -------
+        array of float64, shape (rows, times)
+            Between 0 and 1, not rising with time; the inverse of the quantiles. 0 from the requested limit on.
+
+        Raises
+        ------
+        UsageError
+            If a time is negative.
+        """
+        return self.predict_distribution(jobs, history=history, at=at).survival(times_s)
+
+    def predict_remaining(
+        self,
+        jobs: Any,
+        elapsed_s: ArrayLike,
+        *,
+        quantiles: ArrayLike | None = None,
+        history: Any = None,
+        at: str = "submission",
+    ) -> NDArray[np.float64]:
+        """Predict how much longer jobs will run, given that each has run for so long and not ended.
+
+        Parameters
+        ----------
+        jobs, history, at
+            As in ``predict``.
+        elapsed_s : float or array of float, one for all rows or one per row
+            How long the job has run, at least 0. [s]
+        quantiles : float or sequence of float, optional
+            By default the median alone.
+
+        Returns
+        -------
+        array of float64, shape (rows,), or (rows, quantiles) if quantiles are asked for
+            At least 0; with S from ``predict_survival``, the q-quantile r solves S(elapsed + r) = (1 - q) S(elapsed).
+            A job that outlived all known durations is expected to run for another share of what it has run, from 7 %
+            to as long again (``Predictive``); one that outran its limit, as if it had none. [s]
+
+        Raises
+        ------
+        UsageError
+            If an elapsed time is negative or their number is not that of the rows.
+        """
+        found = self.predict_distribution(jobs, history=history, at=at)
+        elapsed = np.asarray(elapsed_s, dtype=np.float64)
+        if elapsed.ndim > 1 or elapsed.size not in {1, len(found.limit_s)}:
+            msg = f"elapsed_s: found shape {elapsed.shape} for {len(found.limit_s)} jobs; expected one, or one per job."
+            raise UsageError(msg)
+        left = found.remaining(elapsed, [0.5] if quantiles is None else quantiles)
+        return left[:, 0] if quantiles is None else left
+
+    def predict_distribution(self, jobs: Any, *, history: Any = None, at: str = "submission") -> Predictive:
+        """Predict the whole distribution of each job's duration, from which the other methods take their answers.
+
+        Parameters
+        ----------
+        jobs, history, at
+            As in ``predict``.
+
+        Returns
+        -------
+        Predictive
+            One distribution per row, in the order of the rows.
+        """
+        check_is_fitted(self, "past_")
+        given = as_jobs(jobs)
+        table = asked_at(given, at)
+        past = self.past_ if history is None else ended_jobs(history)
+        asked_us, _ = microseconds(table["submit_time"])
+        stream = stream_for(self, history, past=past, at=at, until_us=int(asked_us.max(initial=0)))
+        raw = self._raw(table, past)
+        own = np.asarray(self.levels)
+        levels, values = calibrated_log_quantiles(np.log1p(raw), levels=own, asked_us=asked_us, stream=stream)
+        median = raw[:, self.levels.index(0.5)]
+        limit = np.maximum(given["time_limit_s"].fill_null(np.inf).to_numpy(), median)
+        return Predictive(levels, _through_median(values, levels, np.log1p(median)), limit, median)
+
+    def _raw(self, table: pl.DataFrame, past: pl.DataFrame) -> NDArray[np.float64]:
+        """Quantiles of ``levels`` as the predictor itself says them [s]; the median is that of ``predict``."""
+        if not table.height:
+            return np.zeros((0, len(self.levels)))
+        if len(self.levels) == 1:
+            return self._point(table, past)[:, None]
+        raw = np.asarray(self._predict_quantiles(table, past), dtype=np.float64)
+        raw = np.maximum(np.where(np.isfinite(raw), raw, self.fallback_s_), 0.0)
+        place = self.levels.index(0.5)
+        raw[:, place] = np.maximum(raw[:, place], SHORTEST_S)
+        return raw
 
     @abstractmethod
     def _fit(self, known: pl.DataFrame, censored: pl.DataFrame) -> None:
@@ -199,6 +307,10 @@ class DurationPredictor(BaseEstimator, ABC):  # type: ignore[misc]
     @abstractmethod
     def _predict(self, jobs: pl.DataFrame, past: pl.DataFrame) -> NDArray[np.float64]:
         """Predict seconds; NaN where the predictor has nothing to say (the fallback steps in)."""
+
+    def _predict_quantiles(self, jobs: pl.DataFrame, past: pl.DataFrame) -> NDArray[np.float64]:
+        """Predict quantiles of ``levels``, shape (rows, levels) [s]; that of 0.5 equals ``_predict``."""
+        return np.asarray(self._predict(jobs, past), dtype=np.float64)[:, None]
 
     def _state(self) -> dict[str, Any]:
         """What beside ``past_`` was learned, as JSON; the store keeps it in the manifest."""
@@ -222,6 +334,20 @@ def clip_to_limit(predicted: NDArray[np.float64], jobs: pl.DataFrame) -> NDArray
     """Cut predictions at the requested limit, at which the job would be ended anyway; null = no limit [s]."""
     limit = jobs["time_limit_s"].fill_null(np.inf).to_numpy()
     return np.asarray(np.minimum(predicted, limit), dtype=np.float64)
+
+
+def _through_median(
+    values: NDArray[np.float64], levels: NDArray[np.float64], middle: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Hold lower quantiles below and higher ones above the median that ``predict`` gives."""
+    point = middle[:, None]
+    upper = np.where(levels > 0.5, np.maximum(values, point), point)
+    return np.where(levels < 0.5, np.minimum(values, point), upper)
+
+
+def _latest(*times: pl.Series) -> datetime | None:
+    found = [column.max() for column in times if column.drop_nulls().len()]
+    return max(found) if found else None  # type: ignore[type-var, return-value]
 
 
 def _window(table: pl.DataFrame) -> tuple[str | None, str | None]:

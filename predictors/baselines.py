@@ -16,6 +16,8 @@ __all__ = ["GlobalMedian", "LastTwo", "RequestedLimit", "UserMedian", "VcGpusMed
 class GlobalMedian(DurationPredictor):
     """One constant, the median of the training durations: what a predictor that knows nothing says."""
 
+    learns = False
+
     def _fit(self, known: pl.DataFrame, censored: pl.DataFrame) -> None:
         pass
 
@@ -30,6 +32,7 @@ class _BackOff(DurationPredictor):
     ended jobs.
     """
 
+    learns = False
     keys: tuple[str, ...] = ()
     stat = "median_20"
 
@@ -83,6 +86,8 @@ class LastTwo(_BackOff):
 @predictor("requested_limit")
 class RequestedLimit(DurationPredictor):
     """The time limit that was asked for; the training median where there is none."""
+
+    learns = False
 
     def _fit(self, known: pl.DataFrame, censored: pl.DataFrame) -> None:
         pass

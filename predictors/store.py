@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from collections.abc import Mapping
+from datetime import datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Final
@@ -14,15 +16,20 @@ from sklearn.utils.validation import check_is_fitted
 
 from analysis.errors import BadFileError, HindcastError, SchemaVersionError, UnknownNameError, UsageError
 from analysis.trace import write_folder
+from predictors.asking import INSTANTS
 from predictors.base import DurationPredictor, make_predictor
+from predictors.calibration import SCORES_TABLE, Stream
 from predictors.history import PAST
 
 __all__ = ["FORMAT_VERSION", "load_model", "save_model"]
 
 FORMAT: Final = "hindcast-model"
-FORMAT_VERSION: Final = 1
+#: 2: how far predictions of the training log were off is kept, for intervals.
+FORMAT_VERSION: Final = 2
 MANIFEST: Final = "manifest.json"
 HISTORY: Final = "history.parquet"
+SCORES: Final = "scores.parquet"
+_SCORES_COLUMNS: Final = {"at": pl.String(), **SCORES_TABLE}
 LIBRARIES: Final = ("gpu-hindcast", "lightgbm", "numpy", "polars", "scikit-learn", "skops")
 #: A file's name in a manifest: no folder, no dots but the ending's.
 _NAME: Final = re.compile(r"[a-z][a-z0-9_]*\.[a-z]+")
@@ -35,8 +42,8 @@ def save_model(model: DurationPredictor, folder: Path | str) -> Path:
 
     The folder holds ``manifest.json`` (format, predictor, parameters, features, training window, time zone, versions of
     libraries, checksums), ``history.parquet`` (the ended jobs that history features need: users and durations of the
-    training log are in it), and the learner in its own text or skops form. Nothing in it depends on the clock: the same
-    log and parameters give the same bytes.
+    training log are in it), ``scores.parquet`` (how far predictions of them were off), and the learner in its own text
+    or skops form. Nothing in it depends on the clock: the same log and parameters give the same bytes.
 
     Parameters
     ----------
@@ -61,8 +68,9 @@ def save_model(model: DurationPredictor, folder: Path | str) -> Path:
 
     def fill(target: Path) -> None:
         model.past_.write_parquet(target / HISTORY, compression="zstd", statistics=False)
+        _scores_table(model).write_parquet(target / SCORES, compression="zstd", statistics=False)
         model._write_parts(target)
-        names = [HISTORY, *model._part_names()]
+        names = [HISTORY, SCORES, *model._part_names()]
         manifest = _describe(model, {name: _fingerprint(target / name) for name in names})
         manifest["checksum"] = _checksum(manifest)
         (target / MANIFEST).write_text(json.dumps(manifest, indent=1, sort_keys=True) + "\n", encoding="utf-8")
@@ -79,7 +87,7 @@ def _describe(model: DurationPredictor, files: dict[str, dict[str, Any]]) -> dic
         "params": model.get_params(),
         "time_zone": model.get_params().get("time_zone"),
         "features": state.get("features", []),
-        "fitted": {name: getattr(model, name) for name in _FITTED},
+        "fitted": {name: getattr(model, name) for name in _FITTED} | {"trained_until_": _iso(model.trained_until_)},
         "state": state,
         "files": files,
         "versions": _versions(),
@@ -89,6 +97,15 @@ def _describe(model: DurationPredictor, files: dict[str, dict[str, Any]]) -> dic
     except (TypeError, ValueError) as error:
         msg = f"save_model: a parameter of {model.name!r} cannot be written as JSON ({error}); use plain values."
         raise UsageError(msg) from error
+
+
+def _iso(time: datetime | None) -> str | None:
+    return None if time is None else time.isoformat()
+
+
+def _scores_table(model: DurationPredictor) -> pl.DataFrame:
+    parts = [model.scores_[at].to_table().select(pl.lit(at).alias("at"), pl.all()) for at in INSTANTS]
+    return pl.concat(parts)
 
 
 def _versions() -> dict[str, str]:
@@ -146,15 +163,18 @@ def load_model(folder: Path | str) -> DurationPredictor:
             setattr(model, name, manifest["fitted"][name])
         model.fallback_s_ = float(model.fallback_s_)
         model.window_ = tuple(manifest["fitted"]["window_"])
+        until = manifest["fitted"]["trained_until_"]
+        model.trained_until_ = None if until is None else datetime.fromisoformat(until)
     except UnknownNameError as error:
         raise _bad(folder / MANIFEST, "unknown_predictor", str(error), expected="a registered predictor") from error
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise _bad(folder / MANIFEST, "damaged", f"a manifest whose parts do not fit ({error})") from error
     # Only files that the manifest vouches for are ever read.
-    if set(manifest["files"]) != {HISTORY, *model._part_names()}:
+    if set(manifest["files"]) != {HISTORY, SCORES, *model._part_names()}:
         raise _bad(folder / MANIFEST, "damaged", f"the files {', '.join(manifest['files'])}")
     _check_versions(folder, manifest)
-    model.past_ = _read_history(folder / HISTORY)
+    model.past_ = _read_table(folder / HISTORY, PAST)
+    model.scores_ = _read_scores(folder / SCORES, num_levels=len(model.levels))
     model._read_parts(folder)
     return model
 
@@ -180,6 +200,9 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
     found = manifest.get("format_version")
     if not isinstance(found, int) or found < 1:
         raise _bad(path, "damaged", f"format_version {found!r}")
+    if found < FORMAT_VERSION:
+        was = f"a model of format {found}, written by an older hindcast"
+        raise _bad(path, "old_format", was, expected=f"format {FORMAT_VERSION}")
     if found > FORMAT_VERSION:
         raise SchemaVersionError(path, found=found, supported=FORMAT_VERSION)
     if manifest.get("checksum") != _checksum(manifest):
@@ -229,15 +252,24 @@ def _check_versions(folder: Path, manifest: dict[str, Any]) -> None:
         )
 
 
-def _read_history(path: Path) -> pl.DataFrame:
+def _read_table(path: Path, columns: Mapping[str, pl.DataType]) -> pl.DataFrame:
     try:
-        past = pl.read_parquet(path)
+        table = pl.read_parquet(path)
     except (pl.exceptions.PolarsError, OSError) as error:
         raise _bad(path, "damaged", "a file that is not readable as Parquet") from error
-    if dict(past.schema) != dict(PAST):
-        found = f"the columns {', '.join(past.columns)}"
-        raise _bad(path, "wrong_columns", found, expected=f"the columns {', '.join(PAST)} with their types")
-    return past
+    if dict(table.schema) != dict(columns):
+        found = f"the columns {', '.join(table.columns)}"
+        raise _bad(path, "wrong_columns", found, expected=f"the columns {', '.join(columns)} with their types")
+    return table
+
+
+def _read_scores(path: Path, *, num_levels: int) -> dict[str, Stream]:
+    table = _read_table(path, _SCORES_COLUMNS)
+    whole = table.null_count().sum_horizontal().sum() == 0 and (table["raw_log"].list.len() == num_levels).all()
+    sorted_each = all(table.filter(pl.col("at") == at)["end_time"].is_sorted() for at in INSTANTS)
+    if not whole or not sorted_each:
+        raise _bad(path, "damaged", "scores with gaps or out of order")
+    return {at: Stream.of_table(table.filter(pl.col("at") == at), num_levels=num_levels) for at in INSTANTS}
 
 
 def _bad(

@@ -12,14 +12,17 @@ import polars as pl
 import typer
 
 from analysis.cli.app import JsonOption, app, progress, say, show_table, split_names, write_json
+from analysis.cli.policy_options import with_options
 from analysis.cli.replay_output import (
     MARKER,
     agreement,
     compared_with_log,
     in_hours,
     rejected_note,
+    timeout_notes,
     write_replays,
 )
+from analysis.cli.replay_runs import planned
 from analysis.errors import UsageError
 
 if TYPE_CHECKING:
@@ -43,48 +46,56 @@ def replay(
     output: Annotated[Path, typer.Option("-o", "--output", metavar="DIR", help="Folder for schedules and metrics.")],
     *,
     policy: Annotated[
-        str, typer.Option(help="Policies, commas between; 'recorded' is the log's own schedule.")
+        str,
+        typer.Option(help="Policies, commas between ('hindcast policies'); 'recorded' is the log's own schedule."),
     ] = "fifo,sjf",
+    option: Annotated[
+        list[str] | None,
+        typer.Option(metavar="POLICY.NAME=VALUE", help="An option of a policy; may be repeated."),
+    ] = None,
     cluster: ClusterOption = None,
     placement: Annotated[str, typer.Option(help="Placements, commas between.")] = "consolidate",
     predictor: Annotated[
         str, typer.Option(metavar="M", help="'oracle' (the true durations) or model folders, commas between.")
     ] = "oracle",
     no_vc: NoVcOption = False,
+    enforce_limits: Annotated[
+        bool, typer.Option("--enforce-limits", help="End jobs at their time limit; by default they run on.")
+    ] = False,
+    seed: Annotated[int, typer.Option(help="Of placement 'random'.")] = 0,
     json_to: JsonOption = None,
 ) -> None:
     """Replay a Trace under one or more policies and write schedules and metrics.
 
-    Example: hindcast replay philly --policy fifo,sjf,easy --cluster 52x8 --no-vc -o replays
+    Example: hindcast replay philly --policy fifo,las --option las.thresholds_gpu_s=3600,14400 --cluster 52x8 -o replays
     """
-    from analysis.replay import PLACEMENTS, POLICIES, recorded
-    from analysis.replay import replay as run
+    from analysis.replay import PLACEMENTS, POLICIES
+    from analysis.replay.helios import HELIOS
     from analysis.replay.recorded import RECORDED
     from analysis.trace import Trace, write_folder
 
-    policies = _known(policy, [*POLICIES, RECORDED], kind="scheduling policy", option="--policy")
+    names = _known(policy, [*POLICIES, RECORDED, *HELIOS], kind="scheduling policy", option="--policy")
     placements = _known(placement, PLACEMENTS, kind="placement", option="--placement")
+    policies = with_options(option or [], policies=names, registry=POLICIES)
     trace = Trace.read(trace_folder)
     site = choose_cluster(trace, cluster)
     jobs, columns, notes = _with_predictions(trace, split_names(predictor, option="--predictor"))
-    chosen = [(p, name, place) for p in policies if p != RECORDED for name in columns for place in placements]
+    how: dict[str, Any] = {"cluster": site, "use_vcs": not no_vc}
+    runs = planned(names, policies, columns=columns, placements=placements)
+    limits = {"seed": seed, "enforce_limits": enforce_limits}
     results: dict[str, ReplayResult] = {}
-    if RECORDED in policies:
-        results[RECORDED] = recorded(jobs, cluster=site, attempts=trace.attempts)
-    with progress("replaying", total=len(chosen)) as step:
-        for one_policy, name, place in chosen:
-            label = one_policy if len(columns) * len(placements) == 1 else f"{one_policy}__{name}__{place}"
-            how: dict[str, Any] = {"policy": one_policy, "predicted": columns[name], "placement": place}
-            results[label] = run(jobs, cluster=site, use_vcs=not no_vc, **how)
-            step(label)
-    rows = [{"schedule": label, **result.metrics()} for label, result in results.items()]
+    with progress("replaying", total=len(runs)) as step:
+        for one in runs:
+            results[one.label] = one.run(jobs, attempts=trace.attempts, how=how, limits=limits)
+            step(one.label)
+    rows = [{"schedule": one.label, "options": one.options, **results[one.label].metrics()} for one in runs]
     table = compared_with_log(jobs, results)
     write_folder(output, lambda folder: write_replays(folder, rows, results, table), marker=MARKER)
     show_table([in_hours(row) for row in rows], json_to=json_to)
     show_table(agreement(table), json_to=json_to)
-    notes += _oracle_note(policies, columns)
+    notes += _oracle_note(names, columns)
     notes += [note for result in results.values() for note in (*result.notes, *rejected_note(result))]
-    for note in dict.fromkeys(notes):
+    for note in dict.fromkeys([*notes, *timeout_notes(results, enforced=enforce_limits)]):
         say(f"note: {note}", json_to=json_to)
     write_json(rows, json_to)
     say(f"Schedules and metrics written to {output}", json_to=json_to)
@@ -139,7 +150,7 @@ def _with_predictions(trace: Trace, models: list[str]) -> tuple[pl.DataFrame, di
         columns[name] = None if text == "oracle" else f"predicted_duration_s__{name}"
         if text != "oracle":
             model = load_model(Path(text))
-            predicted = predict_frame(model, trace.jobs, history=trace.jobs)["predicted_duration_s"]
+            predicted = predict_frame(model, trace.jobs, history=trace.jobs, quantiles=())["predicted_duration_s"]
             jobs = jobs.with_columns(predicted.alias(f"predicted_duration_s__{name}"))
             notes += _seen(name, model.window_, trace.jobs)
     return jobs, columns, notes

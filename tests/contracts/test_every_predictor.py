@@ -255,6 +255,132 @@ def test_censored_jobs_never_teach_that_jobs_are_short(name):
     assert np.array_equal(make(name).fit(with_running).predict(TEST, history=LOG), expected)
 
 
+LEVELS = [0.02, 0.1, 0.25, 0.5, 0.75, 0.9, 0.98]
+TIMES_S = [0.0, 1.0, 60.0, 3600.0, 86_400.0, 1e7, 1e9]
+
+
+def outputs(model, jobs, **more) -> list[np.ndarray]:
+    """Everything that a predictor says of jobs."""
+    return [
+        model.predict(jobs, **more),
+        model.predict_quantiles(jobs, LEVELS, **more),
+        model.predict_survival(jobs, TIMES_S, **more),
+        model.predict_remaining(jobs, 3600.0, **more),
+        model.predict_remaining(jobs, 7e5, quantiles=LEVELS, **more),
+    ]
+
+
+def same(left: list[np.ndarray], right: list[np.ndarray]) -> bool:
+    return all(np.array_equal(one, two) for one, two in zip(left, right, strict=True))
+
+
+def check_outputs(model, jobs, **more) -> None:
+    """What must hold of the outputs on any log."""
+    median, quantiles, survival, left, lefts = outputs(model, jobs, **more)
+    assert quantiles.shape == (jobs.height, len(LEVELS))
+    assert survival.shape == (jobs.height, len(TIMES_S))
+    assert left.shape == (jobs.height,)
+    assert lefts.shape == quantiles.shape
+    assert all(np.isfinite(each).all() and (each >= 0).all() for each in (median, quantiles, survival, left, lefts))
+    assert np.array_equal(quantiles[:, LEVELS.index(0.5)], median)
+    assert (np.diff(quantiles, axis=1) >= 0).all()
+    assert (np.diff(lefts, axis=1) >= 0).all()
+    assert (np.diff(survival, axis=1) <= 0).all()
+    assert (survival <= 1).all()
+
+
+@pytest.mark.parametrize("at", ["submission", "start", "now"])
+def test_quantiles_do_not_cross_and_all_methods_fit_together(fitted, at):
+    now = TEST.with_columns(now=pl.col("start_time") + pl.duration(minutes=7))
+    check_outputs(fitted, now, history=LOG, at=at)
+    assert [each.shape[0] for each in outputs(fitted, now.head(0))] == [0] * 5
+
+
+@pytest.mark.parametrize("elapsed", [0.0, 600.0, 40_000.0])
+def test_what_remains_is_consistent_with_the_survival_curve(fitted, elapsed):
+    left = fitted.predict_remaining(TEST, elapsed, quantiles=LEVELS, history=LOG)
+    alive = fitted.predict_survival(TEST, [elapsed], history=LOG)
+    ends = elapsed + left
+    # Where quantiles are equal (at the median, at the limit) survival jumps: just before it is above, after below.
+    before = fitted.predict_survival(TEST, np.maximum(ends * (1 - 1e-6) - 1e-3, 0), history=LOG)
+    after = fitted.predict_survival(TEST, ends * (1 + 1e-6) + 1e-3, history=LOG)
+    expected = (1 - np.array(LEVELS)) * alive
+    told = (alive > 0) & (left > 0)
+    assert told.mean() > 0.5
+    assert (after[told] <= expected[told] + 1e-3).all()
+    assert (before[told] >= expected[told] - 1e-3).all()
+
+
+def test_what_remains_may_be_asked_with_one_elapsed_time_per_job(fitted):
+    elapsed = np.linspace(0, 1e5, TEST.height)
+    found = fitted.predict_remaining(TEST, elapsed, history=LOG)
+    assert found[7] == fitted.predict_remaining(TEST[7:8], elapsed[7], history=LOG)[0]
+    with pytest.raises(HindcastError, match=r"elapsed_s: found shape \(2,\) for 161 jobs"):
+        fitted.predict_remaining(TEST, [1.0, 2.0])
+
+
+def test_a_job_that_outlived_everything_still_has_something_left(fitted):
+    free = TEST.with_columns(time_limit_s=pl.lit(None, dtype=pl.Float64))
+    left = fitted.predict_remaining(free, 1e9, history=LOG)
+    assert ((left > 0.05e9) & (left <= 1.01e9)).all()
+    # A limit that was outrun does not bind.
+    assert (fitted.predict_remaining(TEST.with_columns(time_limit_s=pl.lit(60.0)), 3600.0, history=LOG) > 0).all()
+
+
+def test_no_quantile_is_above_the_limit_unless_the_median_is(fitted):
+    limited = TEST.with_columns(time_limit_s=pl.lit(900.0))
+    quantiles = fitted.predict_quantiles(limited, LEVELS, history=LOG)
+    assert (quantiles <= np.maximum(900.0, fitted.predict(limited, history=LOG))[:, None] + 1e-6).all()
+
+
+@pytest.mark.parametrize(("row", "at"), [(0, "submission"), (40, "start"), (159, "submission")])
+def test_no_output_changes_with_what_had_not_ended(fitted, row, at):
+    job = TEST[row : row + 1]
+    instant = job["submit_time" if at == "submission" else "start_time"][0]
+    expected = outputs(fitted, job, history=LOG, at=at)
+    assert same(outputs(fitted, job, history=change_later(LOG, at=instant), at=at), expected)
+    assert same(outputs(fitted, job, history=LOG.filter(pl.col("end_time") < instant), at=at), expected)
+    future = LOG.with_columns(
+        job_id="future" + pl.col("job_id"),
+        submit_time=pl.lit(instant),
+        start_time=pl.lit(instant),
+        end_time=pl.lit(instant),
+    )
+    assert same(outputs(fitted, job, history=pl.concat([LOG, future]), at=at), expected)
+    assert same([each[row : row + 1] for each in outputs(fitted, TEST, history=LOG, at=at)], expected)
+
+
+def test_outputs_do_not_depend_on_row_order_or_on_what_is_known_later(name, fitted):
+    expected = outputs(fitted, TEST, history=LOG)
+    order = np.random.default_rng(1).permutation(TEST.height)
+    shuffled = LOG.sample(fraction=1, shuffle=True, seed=4)
+    again = make(name).fit(TRAIN.sample(fraction=1, shuffle=True, seed=3))
+    assert same(outputs(again, TEST[order], history=shuffled), [each[order] for each in expected])
+    assert same(outputs(fitted, TEST.drop([c for c in OUTCOMES if c in TEST.columns]), history=LOG), expected)
+
+
+def test_saved_and_loaded_all_outputs_are_the_same(fitted, tmp_path):
+    loaded = load_model(save_model(fitted, tmp_path / "model"))
+    assert same(outputs(loaded, TEST, history=LOG), outputs(fitted, TEST, history=LOG))
+    assert same(outputs(loaded, TEST, at="start"), outputs(fitted, TEST, at="start"))
+
+
+@pytest.mark.parametrize("case", sorted(HARD_LOGS))
+def test_hard_logs_give_sound_outputs(name, case):
+    model = make(name).fit(HARD_LOGS[case])
+    check_outputs(model, TEST, history=HARD_LOGS[case])
+    check_outputs(model, TEST.select("submit_time"), at="start")
+    odd = [pl.col("submit_time").dt.offset_by("40y"), pl.lit(None, dtype=TEST.schema["submit_time"])]
+    check_outputs(model, pl.concat([TEST.head(3).with_columns(submit_time=time) for time in odd]))
+
+
+def test_an_unknown_instant_of_asking_is_named(fitted):
+    with pytest.raises(HindcastError, match="no instant of asking is named 'noon'"):
+        fitted.predict(TEST, at="noon")
+    with pytest.raises(HindcastError, match="at: the column 'user' has dtype String; expected datetimes"):
+        fitted.predict(TEST, at="user")
+
+
 def test_d93_failures_do_not_teach_the_predictor_to_be_short(name):
     """Pitfall D93: completed 100 and 100, failed 2: the default learns 100, with one failure left out and counted."""
     log = pl.DataFrame(

@@ -72,12 +72,12 @@ def refused(folder: Path, kind: str, match: str) -> None:
 
 def test_the_manifest_says_what_the_model_is(stored):
     manifest = json.loads((stored / "manifest.json").read_text())
-    assert (manifest["format"], manifest["format_version"], manifest["predictor"]) == ("hindcast-model", 1, "boosted")
+    assert (manifest["format"], manifest["format_version"], manifest["predictor"]) == ("hindcast-model", 2, "boosted")
     assert manifest["time_zone"] == "UTC"
     assert "vc__median_20" in manifest["features"]
     assert manifest["fitted"]["window_"] == ["2024-01-01 00:00:00+00:00", "2024-01-02 10:53:00+00:00"]
     assert {"scikit-learn", "skops", "numpy", "polars"} <= set(manifest["versions"])
-    for name in ("model.skops", "history.parquet"):
+    for name in ("model.skops", "history.parquet", "scores.parquet"):
         assert manifest["files"][name]["sha256"] == hashlib.sha256((stored / name).read_bytes()).hexdigest()
 
 
@@ -94,7 +94,7 @@ def test_a_missing_folder_a_file_and_another_folder(tmp_path):
     refused(tmp_path, "not_a_model", "JSON that is not a model's manifest")
 
 
-@pytest.mark.parametrize("name", ["model.skops", "history.parquet"])
+@pytest.mark.parametrize("name", ["model.skops", "history.parquet", "scores.parquet"])
 def test_a_changed_truncated_or_missing_file(folder, name):
     content = (folder / name).read_bytes()
     middle = len(content) // 2
@@ -128,9 +128,14 @@ def test_a_changed_manifest(folder):
 
 
 def test_a_newer_version(folder):
-    forge(folder, format_version=2)
-    with pytest.raises(SchemaVersionError, match="found schema version 2; expected at most 1.*pip install -U"):
+    forge(folder, format_version=3)
+    with pytest.raises(SchemaVersionError, match="found schema version 3; expected at most 2.*pip install -U"):
         load_model(folder)
+
+
+def test_an_older_version(folder):
+    forge(folder, format_version=1)
+    refused(folder, "old_format", "a model of format 1.*expected format 2.*Fit the model again")
 
 
 @pytest.mark.parametrize(
@@ -221,6 +226,20 @@ def test_a_history_of_other_columns(folder):
     refused(folder, "damaged", "not readable as Parquet")
 
 
+@pytest.mark.parametrize("change", ["gap", "levels", "order"])
+def test_scores_with_gaps_or_out_of_order(folder, change):
+    scores = pl.read_parquet(folder / "scores.parquet")
+    assert scores.height > 20
+    changes = {
+        "gap": scores.with_columns(true_log=pl.lit(None, dtype=pl.Float64)),
+        "levels": scores.with_columns(raw_log=pl.lit([1.0, 2.0])),
+        "order": scores.reverse(),
+    }
+    changes[change].write_parquet(folder / "other.parquet")
+    forge_file(folder, "scores.parquet", (folder / "other.parquet").read_bytes())
+    refused(folder, "damaged", "scores with gaps or out of order")
+
+
 def test_lightgbm_text_that_is_none(jobs, tmp_path):
     pytest.importorskip("lightgbm")
     folder = save_model(make_predictor("boosted_lightgbm", num_trees=5).fit(jobs), tmp_path / "model")
@@ -231,7 +250,7 @@ def test_lightgbm_text_that_is_none(jobs, tmp_path):
 
 def test_a_model_is_replaced_as_a_whole_and_nothing_else_ever_is(folder, jobs, tmp_path):
     save_model(make_predictor("vc_median").fit(jobs), folder)
-    assert sorted(path.name for path in folder.iterdir()) == ["history.parquet", "manifest.json"]
+    assert sorted(path.name for path in folder.iterdir()) == ["history.parquet", "manifest.json", "scores.parquet"]
     assert load_model(folder).name == "vc_median"
     (tmp_path / "thesis").mkdir()
     (tmp_path / "thesis" / "chapter.tex").write_text("precious")
@@ -250,7 +269,7 @@ def test_what_cannot_be_stored_leaves_nothing_behind(jobs, tmp_path):
 
 
 def test_a_predictor_of_the_user_is_stored_too(jobs, tmp_path, monkeypatch):
-    monkeypatch.setattr("predictors.base.PREDICTORS", dict(PREDICTORS))
+    monkeypatch.setattr("predictors.registry.PREDICTORS", dict(PREDICTORS))
 
     @predictor("twice_the_median")
     class Twice(DurationPredictor):

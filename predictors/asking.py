@@ -1,0 +1,54 @@
+"""When a prediction is asked for: at the submission, again at the start, or at any instant of a column."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import polars as pl
+
+from analysis import schema
+from analysis.errors import UnknownNameError, UsageError
+
+__all__ = ["INSTANTS", "asked_at"]
+
+#: Named instants of asking, and the column of each.
+INSTANTS: Final = {"submission": "submit_time", "start": "start_time"}
+
+
+def asked_at(jobs: pl.DataFrame, at: str) -> pl.DataFrame:
+    """Put the instant at which a prediction is asked for into ``submit_time``, up to which history is then known.
+
+    Parameters
+    ----------
+    jobs : DataFrame
+        A jobs table as ``as_jobs`` gives it.
+    at : str
+        "submission", "start", or a column of datetimes (without a zone: UTC).
+
+    Returns
+    -------
+    DataFrame
+        The same rows; where the instant is null it is the submission.
+
+    Raises
+    ------
+    UnknownNameError
+        If there is no such column.
+    UsageError
+        If it holds no datetimes.
+    """
+    if at == "submission":
+        return jobs
+    column = INSTANTS.get(at, at)
+    if column not in jobs.columns:
+        hint = "Give 'submission', 'start', or a column of datetimes in the jobs table."
+        raise UnknownNameError(kind="instant of asking", found=at, known=[*INSTANTS, *jobs.columns], hint=hint)
+    found = jobs[column]
+    if found.dtype == pl.Null:
+        found = found.cast(schema.TIME)
+    if not isinstance(found.dtype, pl.Datetime):
+        msg = f"at: the column {column!r} has dtype {found.dtype}; expected datetimes, the instant of asking per job."
+        raise UsageError(msg)
+    zoned = found.dt.replace_time_zone("UTC") if found.dtype.time_zone is None else found
+    instant = zoned.dt.convert_time_zone("UTC").dt.cast_time_unit("us").alias("_at")
+    return jobs.with_columns(instant).with_columns(submit_time=pl.coalesce("_at", "submit_time")).drop("_at")
