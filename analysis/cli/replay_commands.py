@@ -95,7 +95,9 @@ def replay(
     show_table(agreement(table), json_to=json_to)
     notes += _oracle_note(names, columns)
     notes += [note for result in results.values() for note in (*result.notes, *rejected_note(result))]
-    for note in dict.fromkeys([*notes, *timeout_notes(results, enforced=enforce_limits)]):
+    if enforce_limits:
+        notes += timeout_notes({one.label: results[one.label] for one in runs if one.policy is not None})
+    for note in dict.fromkeys(notes):
         say(f"note: {note}", json_to=json_to)
     write_json(rows, json_to)
     say(f"Schedules and metrics written to {output}", json_to=json_to)

@@ -13,7 +13,7 @@ from analysis.cli.app import write_json
 if TYPE_CHECKING:
     from analysis.replay import ReplayResult
 
-__all__ = ["MARKER", "agreement", "compared_with_log", "in_hours", "rejected_note", "write_replays"]
+__all__ = ["MARKER", "agreement", "compared_with_log", "in_hours", "rejected_note", "timeout_notes", "write_replays"]
 
 #: The file that tells a folder of replays.
 MARKER: Final = "metrics.json"
@@ -70,6 +70,13 @@ def rejected_note(result: ReplayResult) -> list[str]:
     reasons = refused.group_by("reason").len().sort("len", "reason", descending=[True, False])
     text = ", ".join(f"{reason} {count:,}" for reason, count in reasons.iter_rows())
     return [f"{refused.height:,} of {result.schedule.height:,} GPU jobs were not replayed and are in no mean: {text}."]
+
+
+def timeout_notes(results: dict[str, ReplayResult]) -> list[str]:
+    """Say what enforced limits did in these."""
+    counts = {label: int((result.schedule["reason"] == "timeout").sum()) for label, result in results.items()}
+    text = ", ".join(f"{label} {count:,}" for label, count in counts.items()) or "none; no policy here keeps to limits"
+    return [f"Time limits are enforced; jobs that ended at theirs (reason timeout, state finished): {text}."]
 
 
 def in_hours(row: dict[str, Any]) -> dict[str, Any]:

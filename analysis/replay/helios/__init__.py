@@ -1,5 +1,5 @@
 """The rules of HeliosArtifact, the simulator behind the Helios paper, where they differ from ours."""
 
-from analysis.replay.helios.artifact import helios_artifact
+from analysis.replay.helios.artifact import HELIOS, helios_artifact
 
-__all__ = ["helios_artifact"]
+__all__ = ["HELIOS", "helios_artifact"]

@@ -18,10 +18,12 @@ from analysis.replay.helios.srtf import run_srtf
 from analysis.replay.helios.strict import run_strict
 from analysis.replay.result import SCHEDULE, ReplayResult
 
-__all__ = ["helios_artifact"]
+__all__ = ["HELIOS", "helios_artifact"]
 
 HeliosPolicy = Literal["fifo", "sjf", "srtf", "qssf"]
 POLICIES: Final = get_args(HeliosPolicy)
+#: Names of the results, and on the command line; with the policy's own name.
+HELIOS: Final[dict[str, HeliosPolicy]] = {f"helios_{name}": name for name in POLICIES}
 #: Of its own: the placer knows whole GPUs only, and a job of no length would never be released (but by SRTF).
 FRACTIONAL_GPUS: Final = "fractional_gpus"
 ZERO_DURATION: Final = "zero_duration"
