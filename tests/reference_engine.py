@@ -339,7 +339,10 @@ def beside(rooms: Rooms, later: Rooms, reserved: Grant) -> Rooms:
 def engine_for(policy: str) -> type[Engine]:
     from tests.reference_conservative import ConservativeEngine  # they build on this file
     from tests.reference_preemption import PreemptiveEngine
+    from tests.reference_steps import STEPS, StepsEngine
 
+    if policy in STEPS:
+        return StepsEngine
     if policy == "conservative":
         return ConservativeEngine
     return Engine if policy in ORDERS else PreemptiveEngine

@@ -25,6 +25,7 @@ class Job(NamedTuple):
     priority: float | None = None
     cpu: int = 0  # milli-CPUs and MiB of the whole job; only scored placements keep to them
     mem: int = 0
+    user: str | None = None
 
 
 class Node(NamedTuple):

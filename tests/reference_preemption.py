@@ -20,7 +20,7 @@ Seconds = float | tuple[tuple[float, float], ...]
 
 class Moves(NamedTuple):
     trait: str
-    kind: str  # what the key is: "remaining", "levels", "slices"
+    kind: str  # what the key is: "remaining", "levels", "slices"; in reference_steps "use", "rho", "deadlines"
     defaults: Mapping[str, Any] = MappingProxyType({})
 
 
@@ -32,6 +32,11 @@ MOVES: dict[str, Moves] = {
     "tiresias": Moves("skip", "levels", {"thresholds_gpu_s": (3_250.0, 7_200.0)}),
     "gittins": Moves("skip", "levels", {"thresholds_gpu_s": (3_250.0, 7_200.0), "service_gpu_s": None}),
     "time_slicing": Moves("skip", "slices", {"quantum_s": 60.0}),
+    # The rest is told in reference_steps.
+    "fair_share": Moves("strict", "use", {"half_life_s": 604_800.0, "shares": None}),
+    "fair_share_skip": Moves("skip", "use", {"half_life_s": 604_800.0, "shares": None}),
+    "themis": Moves("skip", "rho", {"lease_s": 1200.0}),
+    "slo_lease": Moves("skip", "deadlines", {"lease_s": 1200.0}),
 }
 
 

@@ -192,6 +192,7 @@ def reference_jobs(jobs: pl.DataFrame, predicted: str | None) -> list[Job]:
             single_node=row["is_single_node"],
             deadline=by,
             priority=points,
+            user=row["user"],
         )
         for row, at, seconds, by, points in zip(
             jobs.iter_rows(named=True), submit, guess, deadline, priority, strict=True

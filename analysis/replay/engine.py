@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import polars as pl
 
 from analysis.errors import UnknownNameError, UsageError
 from analysis.frames import jobs_to_polars
@@ -171,6 +172,10 @@ def run_loop(policy: Policy, prepared: Prepared) -> tuple[_state.Log, Stops | No
         return log, count_stops(prepared, log, moving)
     if len(prepared.accepted) == 0:
         return log, None
+    if not isinstance(policy.rule, pl.Expr):
+        from analysis.replay.steps.drive import drive
+
+        return drive(policy, prepared)
     if policy.trait == "conservative":
         _conserve.run(Conserve(prepared.hw, work, log, make_promises(prepared)))
         return log, None

@@ -17,7 +17,7 @@ every_policy = pytest.mark.parametrize("policy", POLICIES)
 keeps_running = pytest.mark.parametrize("policy", [name for name, chosen in POLICIES.items() if not chosen.preempts])
 
 
-#: An overdue job ends 1 us, or a minute, from now; a GPU is worth an hour; levels and slices have lengths.
+#: An overdue job ends 1 us, or a minute, from now; a GPU is worth an hour; levels, slices, leases and half-lives have lengths.
 HAVE_UNITS = {
     "easy",
     "conservative",
@@ -28,6 +28,10 @@ HAVE_UNITS = {
     "tiresias",
     "gittins",
     "time_slicing",
+    "themis",
+    "slo_lease",
+    "fair_share",
+    "fair_share_skip",
 }
 UNITLESS = [name for name in POLICIES if name not in HAVE_UNITS]
 

@@ -3,8 +3,23 @@
 One file per family; a new policy is one function with ``@policy`` (see ``registry``).
 """
 
-from analysis.replay.policies import backfill, moving, orders
+from analysis.replay.policies import backfill, fair, leases, lending, moving, orders
+from analysis.replay.policies.own import NumbaKey, PythonKey, PythonScheduler
 from analysis.replay.policies.registry import POLICIES, Policy, policy
 from analysis.replay.policies.rules import MovingKey
 
-__all__ = ["POLICIES", "MovingKey", "Policy", "backfill", "moving", "orders", "policy"]
+__all__ = [
+    "POLICIES",
+    "MovingKey",
+    "NumbaKey",
+    "Policy",
+    "PythonKey",
+    "PythonScheduler",
+    "backfill",
+    "fair",
+    "leases",
+    "lending",
+    "moving",
+    "orders",
+    "policy",
+]

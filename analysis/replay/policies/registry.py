@@ -10,7 +10,8 @@ order does not fit:
 * ``easy``: EASY backfill, see ``analysis.replay.engine.replay``;
 * ``conservative``: everybody has a reservation, in order of submission; see ``policies.backfill``.
 
-A policy whose function returns a ``MovingKey`` instead of an expression *preempts*: see ``policies.moving``.
+A policy whose function returns a ``MovingKey`` instead of an expression *preempts*: see ``policies.moving``. One that
+returns a ``PythonKey``, a ``PythonScheduler`` or a ``NumbaKey`` is a Python function of your own: see ``policies.own``.
 
 A policy of your own is one function, and its arguments are options:
 
@@ -38,12 +39,14 @@ from typing import Any, Final, Literal
 import polars as pl
 
 from analysis.errors import UnknownNameError
+from analysis.replay.policies.own import NumbaKey, PythonKey, PythonScheduler
 from analysis.replay.policies.rules import MovingKey
 
 __all__ = ["POLICIES", "Policy", "policy"]
 
 Trait = Literal["strict", "skip", "fastest", "easy", "conservative"]
-Key = Callable[..., pl.Expr | MovingKey]
+Rule = pl.Expr | MovingKey | PythonKey | PythonScheduler
+Key = Callable[..., Rule | NumbaKey]
 
 
 @dataclass(frozen=True)
@@ -54,7 +57,7 @@ class Policy:
     ----------
     name : str
         Its name in ``POLICIES`` and on the command line.
-    key : callable returning Expr or MovingKey
+    key : callable returning Expr, MovingKey, NumbaKey, PythonKey or PythonScheduler
         Sort key over the jobs table; ``predicted_duration_s`` is there too: the predicted duration where the replay was
         given one, else the true one, in whole microseconds [s]; under ``fastest`` it is the one on each type in turn.
     trait : {"strict", "skip", "fastest", "easy", "conservative"}
@@ -75,20 +78,22 @@ class Policy:
     options: Mapping[str, Any] = field(default_factory=dict)
 
     @cached_property
-    def rule(self) -> pl.Expr | MovingKey:
+    def rule(self) -> Rule:
         """The key with the options."""
-        return self.key(**self.options)
+        rule = self.key(**self.options)
+        return rule.expr() if isinstance(rule, NumbaKey) else rule
 
     @property
     def preempts(self) -> bool:
         """Whether running jobs may be stopped."""
-        return isinstance(self.rule, MovingKey)
+        rule = self.rule
+        return isinstance(rule, MovingKey) or (not isinstance(rule, pl.Expr) and rule.preempts)
 
     @property
     def needs(self) -> frozenset[str]:
         """Columns that the key reads."""
         rule = self.rule
-        return rule.needs if isinstance(rule, MovingKey) else frozenset(rule.meta.root_names())
+        return frozenset(rule.meta.root_names()) if isinstance(rule, pl.Expr) else rule.needs
 
     @property
     def uses_predictions(self) -> bool:

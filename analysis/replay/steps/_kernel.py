@@ -5,11 +5,11 @@ from __future__ import annotations
 from analysis.replay._bits import I64
 from analysis.replay._compiled import ZERO, constant, melted
 from analysis.replay._hardware import release
-from analysis.replay._place import ANY_TYPE, NOWHERE, fitting_type
+from analysis.replay._place import ANY_TYPE, NOWHERE, fitting_type, place_quick
 from analysis.replay._state import MOST_WAITING, NEVER, RUNNING, WAITING
 from analysis.replay.steps import _passes
 from analysis.replay.steps._box import Box, compiled, entry
-from analysis.replay.steps._life import end_run, join, may_stop, stop_run, try_start, vc_of
+from analysis.replay.steps._life import begin_run, end_run, join, may_stop, stop_run, try_start, vc_of
 from analysis.replay.steps._state import NEXT, NUM_ENDED, NUM_STARTED, RUNS, WAITS, Steps
 
 # What became of an attempt to start or to stop a job.
@@ -30,6 +30,18 @@ def start_job_in(s: Steps, job: int, now: int) -> int:
     if s.kept.status[job] != WAITS:
         return WRONG_STATUS
     return DID if try_start(s, job, now) else NO_ROOM
+
+
+@compiled
+def start_row_in(s: Steps, job: int, row: I64, now: int) -> int:
+    """Start a waiting job as a row of the class table asks that is not its own; NO_ROOM if that does not fit."""
+    if s.kept.status[job] != WAITS:
+        return WRONG_STATUS
+    stop = place_quick(s.hw, row, ANY_TYPE, s.log.held, s.work.first_entry[job])
+    if stop == NOWHERE:
+        return NO_ROOM
+    begin_run(s, job, stop, now)
+    return DID
 
 
 @compiled
@@ -176,6 +188,12 @@ def fits(box: Box, job: int) -> bool:
 def start_job(box: Box, job: int, now: int) -> int:
     """See ``start_job_in``."""
     return start_job_in(box.state, job, now)
+
+
+@entry
+def start_row(box: Box, job: int, row: I64, now: int) -> int:
+    """See ``start_row_in``."""
+    return start_row_in(box.state, job, row, now)
 
 
 @entry

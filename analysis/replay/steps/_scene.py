@@ -15,12 +15,12 @@ from analysis.replay import _place
 from analysis.replay._bits import I64
 from analysis.replay._hardware import FREE_GPUS, TYPE, list_nodes
 from analysis.replay._jobs import MILLI, US
-from analysis.replay._prepare import Prepared
+from analysis.replay._prepare import Prepared, _most_entries
 from analysis.replay._state import Log, Work
 from analysis.replay.engine import _empty_log
 from analysis.replay.policies.rules import Costs
 from analysis.replay.steps._box import make_box as _box_of
-from analysis.replay.steps._state import F64, NUM_ENDED, NUM_STARTED, Kept, Roster, Steps, make_kept, owner_codes
+from analysis.replay.steps._state import F64, NUM_ENDED, NUM_STARTED, RUNS, Kept, Roster, Steps, make_kept, owner_codes
 from analysis.replay.steps.views import JobsView
 
 #: Columns of a jobs table that are known only when a job is over: no simulation shows them.
@@ -61,6 +61,7 @@ class Scene:
         self.now_us = 0
         self.is_over = len(prepared.accepted) == 0
         self._timers: list[int] = []
+        self._asks: dict[tuple[int, int], I64 | None] = {}
         self.num_vcs = prepared.num_vcs
         self._all_rows = _fixed(np.arange(len(prepared.accepted)))
         self.vc: I64 = prepared.classes[prepared.job_class, _place.VC]
@@ -111,6 +112,23 @@ class Scene:
         low, high = int(job[first]), int(job[first + num - 1])
         return self._all_rows[low : high + 1] if high - low == num - 1 else job[first : first + num].copy()
 
+    def is_running(self, row: int) -> bool:
+        """Whether a job holds its GPUs now."""
+        return bool(self.kept.status[row] == RUNS)
+
+    def _ask_in(self, job_class: int, vc: int) -> I64 | None:
+        """Row of the class table of a job that asks in another VC for what it asks at home; None if it has no room.
+
+        Room: a job's entries are laid out for the nodes of its own VC; smaller nodes may need more.
+        """
+        if (job_class, vc) not in self._asks:
+            ask = self.prepared.classes[job_class].copy()
+            ask[_place.VC] = vc
+            both = np.stack([self.prepared.classes[job_class], ask])
+            at_home, there = _most_entries(both, self.prepared.hw)
+            self._asks[job_class, vc] = ask if there <= at_home else None
+        return self._asks[job_class, vc]
+
     @property
     def num_waiting(self) -> int:
         """Number of waiting jobs."""
@@ -136,6 +154,11 @@ class Scene:
     def started(self) -> I64:
         """Rows of the jobs that started since the last ``advance``, in the order in which they did."""
         return self.kept.started[: self.kept.config[NUM_STARTED]].copy()
+
+    @property
+    def num_started(self) -> int:
+        """Number of starts since the last ``advance``."""
+        return int(self.kept.config[NUM_STARTED])
 
     @property
     def free_gpus(self) -> dict[str | None, float]:

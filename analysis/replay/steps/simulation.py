@@ -66,6 +66,7 @@ class Simulation(Scene):
     --------
     First come, first served, the head blocks:
 
+    >>> import polars as pl
     >>> from datetime import datetime
     >>> t = datetime(2024, 1, 1)
     >>> jobs = pl.DataFrame(
@@ -195,6 +196,30 @@ class Simulation(Scene):
             self._refuse(row, "start", "waits")
         return done == 1
 
+    def start_in(self, row: int, vc: int) -> bool:
+        """Start a waiting job on the nodes of another VC, asking for the same as at home.
+
+        Returns
+        -------
+        bool
+            False, and nothing happens, if it does not fit there now, or never would.
+
+        Raises
+        ------
+        UsageError
+            If it does not wait, or the placement is a scored one: those know every VC's jobs beforehand.
+        """
+        if self.prepared.hw.scores is not None:
+            msg = "simulation: a job can be put into another VC under placement 'consolidate' only. Leave it out."
+            raise UsageError(msg)
+        ask = self._ask_in(int(self.prepared.job_class[row]), vc)
+        if ask is None:
+            return False
+        done = _kernel.start_row(self.box, row, ask, self.now_us)
+        if done < 0:
+            self._refuse(row, "start", "waits")
+        return done == 1
+
     def start_in_order(self, rows: I64, *, blocks: bool) -> int:
         """Start waiting jobs in the order given.
 
@@ -318,6 +343,25 @@ class Simulation(Scene):
         self.kept.key[runs] = self._in_order(runs, running)
         behind = runs[np.lexsort((runs, self.kept.key[runs]))[::-1]]
         _kernel.preempting_pass(self.box, vc, behind, self.now_us, blocks)
+
+    def start_over(self, vc: int, keys: npt.ArrayLike, behind: I64, *, blocks: bool) -> None:
+        """One scheduling pass over a VC, whose waiting jobs may push out the running jobs given, whoever's they are.
+
+        Parameters
+        ----------
+        vc : int
+            Its number.
+        keys : array of numbers
+            One for every job of ``waiting_in(vc)``, lowest first.
+        behind : int64 array
+            Running jobs that give way to all of them, the first one first.
+        blocks : bool
+            True: nobody starts behind one that finds no room. False: it is passed over.
+        """
+        rows = self._of_vc(self.kept.waiting, vc)
+        self.kept.key[rows] = self._in_order(rows, keys)
+        self.kept.key[behind] = math.inf
+        _kernel.preempting_pass(self.box, vc, np.ascontiguousarray(behind, dtype=np.int64), self.now_us, blocks)
 
     def stops(self) -> Stops:
         """What preemption did to every job."""

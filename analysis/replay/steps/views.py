@@ -92,17 +92,17 @@ class JobsView:
     @property
     def waited_s(self) -> F64:
         """Time since submission during which it held no GPUs [s]."""
-        return (self._sim.now_us - self._of(self._sim.prepared.submit) - self._held()) / US
+        return (self._sim.now_us - self._of(self._sim.prepared.submit) - self.attained_us) / US
 
     @property
     def attained_s(self) -> F64:
         """Time during which it held its GPUs, over all its runs [s]."""
-        return self._held() / US
+        return self.attained_us / US
 
     @property
     def attained_gpu_s(self) -> F64:
         """GPUs times the time during which it held them [GPU-s]."""
-        return self.milli * self._held() / (MILLI * US)
+        return self.milli * self.attained_us / (MILLI * US)
 
     @property
     def milli(self) -> I64:
@@ -117,26 +117,40 @@ class JobsView:
     @property
     def elapsed_s(self) -> F64:
         """Time since the last start of a running job; 0 of others [s]."""
-        return self._running_for() / US
+        return self.elapsed_us / US
 
     @property
     def done_s(self) -> F64:
         """Work done until the last stop [s of the log's hardware]."""
-        return (self._of(self._sim.work_us) - self._of(self._sim.kept.left)) / US
+        return self.done_us / US
 
     @property
     def remaining_s(self) -> F64:
         """Predicted duration less the work done until the last stop, 0 at least [s of the log's hardware]."""
         return np.maximum(self.predicted_s - self.done_s, 0.0)
 
+    @property
+    def owner(self) -> I64:
+        """Number of the job's owner among ``Simulation.owners``; empty where nobody counts their use."""
+        owner = self._sim.kept.use.owner
+        return self._of(owner) if len(owner) else owner
+
+    @property
+    def elapsed_us(self) -> I64:
+        """``elapsed_s`` in whole microseconds."""
+        runs = self._of(self._sim.kept.status) == RUNS
+        return np.where(runs, self._sim.now_us - self._of(self._sim.kept.begin), 0)
+
+    @property
+    def attained_us(self) -> I64:
+        """``attained_s`` in whole microseconds."""
+        return self._of(self._sim.kept.held) + self.elapsed_us
+
+    @property
+    def done_us(self) -> I64:
+        """``done_s`` in whole microseconds."""
+        return self._of(self._sim.work_us) - self._of(self._sim.kept.left)
+
     def _of(self, values: npt.NDArray[T]) -> npt.NDArray[T]:
         """What belongs to the jobs of the view, of values of all jobs."""
         return values[self._cut]  # type: ignore[no-any-return]
-
-    def _running_for(self) -> I64:
-        sim = self._sim
-        runs = self._of(sim.kept.status) == RUNS
-        return np.where(runs, sim.now_us - self._of(sim.kept.begin), 0)
-
-    def _held(self) -> I64:
-        return self._of(self._sim.kept.held) + self._running_for()

@@ -64,6 +64,8 @@ def options_of(policy: str, seed: int) -> dict[str, Any]:
     if seed % 2:
         options["restart_cost_s"] = rng.choice([0.0, 1.0, 2.5, by_size])
         options["checkpoint_overhead_s"] = rng.choice([0.0, 0.5, 1.0, by_size])
+    if policy in {"themis", "slo_lease"}:
+        return options | {"lease_s": rng.choice([6.5, 8.0] if options else [0.7, 1.0, 2.0, 5.0])}
     if policy == "time_slicing":
         return options | {"quantum_s": rng.choice([6.5, 8.0] if options else [0.7, 1.0, 2.0, 5.0])}
     if seed % 4 == 1:
@@ -84,6 +86,25 @@ def test_preemption_in_long_queues(policy: str, seeds: range):
         assert_agreement(case, policy=policy, options=options, predicted=PREDICTED if seed % 4 < 3 else None)
         stops += sum(run.stops for run in engine_of(case, policy=policy, options=options).runs.values())
     assert stops > 50
+
+
+@pytest.mark.parametrize("policy", ["fair_share", "fair_share_skip"])
+def test_use_per_owner(policy: str):
+    """Few users with unequal shares, and half-lives as short as the jobs."""
+    first_come = POLICIES["fifo_skip" if policy.endswith("skip") else "fifo"]
+    differing = 0
+    for seed in range(30):
+        rng = random.Random(seed)
+        jobs, cluster = crowd(seed)
+        users = [rng.choice([None, "ann", "bob", "cy"]) for _ in range(jobs.height)]
+        case = Case(jobs.with_columns(user=pl.Series(users, dtype=pl.String)), cluster)
+        options = {
+            "half_life_s": rng.choice([1.0, 7.5, 30.0, float("inf")]),
+            "shares": rng.choice([None, {"ann": 3.0, "cy": 0.5}]),
+        }
+        assert_agreement(case, policy=policy, options=options)
+        differing += engine_of(case, policy=policy, options=options) != engine_of(case, policy=first_come.name)
+    assert differing > 20
 
 
 @pytest.mark.parametrize("policy", [name for name in PREEMPTIVE if POLICIES[name].trait == "skip"])
