@@ -11,12 +11,22 @@ import polars as pl
 
 from analysis import schema
 from analysis.errors import UsageError
-from predictors.history import HISTORY_KEYS, HISTORY_STATS, Failures, history_features
+from predictors.history import (
+    FLIGHT_KEYS,
+    FLIGHT_STATS,
+    HISTORY_KEYS,
+    HISTORY_STATS,
+    Failures,
+    Instants,
+    asking_times,
+    past_features,
+)
 from predictors.jobs_table import as_jobs
 
 __all__ = [
     "CATEGORY_COLUMNS",
     "DEFAULT_FEATURES",
+    "FLIGHT_FEATURES",
     "NUMBER_FEATURES",
     "SUBMISSION_COLUMNS",
     "category_codes",
@@ -46,7 +56,8 @@ SUBMISSION_COLUMNS: Final = (
 )
 #: Names that a model may know only as one of a bounded number of categories.
 CATEGORY_COLUMNS: Final = ("cluster", "user", "account", "vc", "workload")
-#: Numbers that a model may be told; hour and weekday are those of the trace's time zone.
+#: Numbers that a model may be told. Hour and weekday are those of the submission in the trace's time zone; how long a
+#: job has waited and run (null before it runs) are those at the instant of asking: 0 and null at the submission.
 NUMBER_FEATURES: Final = (
     "num_gpus",
     "num_tasks",
@@ -57,13 +68,37 @@ NUMBER_FEATURES: Final = (
     "time_limit_s",
     "hour",
     "weekday",
+    "waited_s",
+    "elapsed_s",
 )
-#: Sources mostly write the nodes that a job got, not those it asked for: told to a model only on request.
-_ON_REQUEST: Final = ("num_nodes",)
+#: Told to a model only on request: sources mostly write the nodes that a job got, not those it asked for, and the last
+#: two say nothing at the submission.
+_ON_REQUEST: Final = ("num_nodes", "waited_s", "elapsed_s")
+_OFTEN: Final = ("mean_2", "mean_5", "mean_20", "median_20", "min_20", "max_20", "count", "since_last_s")
 _HISTORY: Final = tuple(f"{key}__{stat}" for key in HISTORY_KEYS for stat in HISTORY_STATS)
+_FLIGHT: Final = (*(f"{key}__{stat}" for key in FLIGHT_KEYS for stat in FLIGHT_STATS), "batch__position")
 #: Given to a model unless it is told otherwise; those that never vary in the training log are dropped.
-DEFAULT_FEATURES: Final = (*(n for n in NUMBER_FEATURES if n not in _ON_REQUEST), "cluster", "vc", *_HISTORY)
-KNOWN_FEATURES: Final = frozenset((*NUMBER_FEATURES, *CATEGORY_COLUMNS, *_HISTORY))
+DEFAULT_FEATURES: Final = (
+    *(name for name in NUMBER_FEATURES if name not in _ON_REQUEST),
+    "cluster",
+    "vc",
+    *(
+        f"{key}__{stat}"
+        for key in ("user", "vc", "vc_size", "user_size", "user_limit", "user_size_limit", "user_family", "group")
+        for stat in ("last", *_OFTEN, "failure_rate_20")
+    ),
+)
+#: What was in flight, for models that ask for it: needs all jobs of the log, not only those that ended.
+FLIGHT_FEATURES: Final = (
+    *(
+        f"user__{s}"
+        for s in ("unfinished", "unfinished_gpus", "pending", "running", "elapsed_mean_s", "since_submit_s")
+    ),
+    *(f"all__{s}" for s in ("unfinished", "pending", "pending_gpus", "pending_gpu_s", "running_gpus")),
+    "batch__position",
+)
+KNOWN_FEATURES: Final = frozenset((*NUMBER_FEATURES, *CATEGORY_COLUMNS, *_HISTORY, *_FLIGHT))
+US_PER_S: Final = 1e6
 #: A category needs this many known jobs; rarer and unseen ones are null, and back off to the rest.
 MIN_CATEGORY_JOBS: Final = 20
 
@@ -74,7 +109,7 @@ def check_features(names: Sequence[str]) -> tuple[str, ...]:
     Parameters
     ----------
     names : sequence of str
-        Names of ``NUMBER_FEATURES``, ``CATEGORY_COLUMNS`` or ``<history key>__<stat>``.
+        Names of ``NUMBER_FEATURES``, ``CATEGORY_COLUMNS`` or ``<key>__<stat>`` of history or flight.
 
     Returns
     -------
@@ -100,7 +135,8 @@ def check_features(names: Sequence[str]) -> tuple[str, ...]:
         msg = (
             f"features: {len(reasons)} of {len(names)} names would leak or mean nothing at the submission: "
             f"{'; '.join(reasons)}. Allowed are {', '.join((*NUMBER_FEATURES, *CATEGORY_COLUMNS))} and "
-            f"<key>__<stat> with a key of {', '.join(HISTORY_KEYS)} and a stat of {', '.join(HISTORY_STATS)}."
+            f"<key>__<stat> with a key of {', '.join(HISTORY_KEYS)} and a stat of {', '.join(HISTORY_STATS)}, or in "
+            f"flight a key of {', '.join(FLIGHT_KEYS)} and a stat of {', '.join(FLIGHT_STATS)}, and batch__position."
         )
         raise UsageError(msg)
     return tuple(names)
@@ -131,22 +167,31 @@ def check_time_zone(time_zone: str) -> str:
 
 
 def feature_table(
-    jobs: Any, *, past: pl.DataFrame, names: Sequence[str], time_zone: str = "UTC", failures: Failures = "keep"
+    jobs: Any,
+    *,
+    past: pl.DataFrame,
+    names: Sequence[str],
+    time_zone: str = "UTC",
+    failures: Failures = "keep",
+    at: Instants = "submission",
 ) -> pl.DataFrame:
-    """Compute features of jobs as they stood at each submission.
+    """Compute features of jobs as they stood at each submission, or at other instants.
 
     Parameters
     ----------
     jobs : DataFrame of polars or pandas, one row per job
-        A jobs table; only ``SUBMISSION_COLUMNS`` are read.
+        A jobs table; only ``SUBMISSION_COLUMNS`` are read, the id, and of the start what is known at the instant.
     past : DataFrame
-        Ended jobs, from ``ended_jobs``.
+        The log, from ``known_jobs``.
     names : sequence of str
         Features, in the order wanted; categories are not among them (see ``category_codes``).
     time_zone : str, default "UTC"
         In which hour and weekday are meant.
     failures : {"keep", "exclude"}
         Whether jobs that broke count in the history.
+    at : {"submission", "start"} or Series of datetime
+        When each row asks: what became known at or after that instant does not show (see
+        ``predictors.history.asking_times``).
 
     Returns
     -------
@@ -156,22 +201,35 @@ def feature_table(
     Raises
     ------
     UsageError
-        If a name is refused (see ``check_features``) or the time zone does not exist.
+        If a name is refused (see ``check_features``), the time zone does not exist or ``at`` does not fit.
     """
     check_features(names)
     table = as_jobs(jobs)
     local = pl.col("submit_time").dt.convert_time_zone(check_time_zone(time_zone))
-    numbers = {"hour": local.dt.hour(), "weekday": local.dt.weekday() - 1}  # Monday = 0
+    numbers = {"hour": local.dt.hour(), "weekday": local.dt.weekday() - 1, **_so_far()}  # Monday = 0
     plain = [numbers.get(n, pl.col(n)).cast(pl.Float64).alias(n) for n in names if n in NUMBER_FEATURES]
-    parts = [table.select(plain)] if plain else []
-    wanted = [name.split("__") for name in names if "__" in name]
-    stats_of = {key: [stat for k, stat in wanted if k == key] for key in dict.fromkeys(key for key, _ in wanted)}
-    # One call for all keys: the times and the columns that keys share are coded once.
-    if stats_of:
-        stats = [stat for stat in HISTORY_STATS if any(stat in each for each in stats_of.values())]
-        parts.append(history_features(table, past=past, keys=list(stats_of), stats=stats, failures=failures))
-    whole = pl.concat(parts, how="horizontal") if parts else pl.DataFrame()
+    parts = [table.select(plain)] if not set(numbers) & set(names) else [_at(table, at).select(plain)]
+    wanted = [name for name in names if "__" in name]
+    if wanted:
+        parts.append(past_features(table, past=past, names=wanted, failures=failures, at=at))
+    whole = pl.concat([part for part in parts if part.width], how="horizontal") if names else pl.DataFrame()
     return whole.select(names)
+
+
+def _at(table: pl.DataFrame, at: Instants) -> pl.DataFrame:
+    return table.with_columns(_now=asking_times(table, at))
+
+
+def _so_far() -> dict[str, pl.Expr]:
+    """How long a job has waited and run at ``_now``; a start at that very instant or later does not show."""
+    came, now = pl.col("submit_time"), pl.col("_now")
+    start = pl.max_horizontal("start_time", came)
+    has_started = (pl.col("start_time") < now) & (came < now) & ~pl.col("flags").list.contains("times_assumed")
+    until = pl.when(has_started).then(start).when(now >= came).then(now)
+    return {
+        "waited_s": (until - came).dt.total_microseconds() / US_PER_S,
+        "elapsed_s": pl.when(has_started).then(now - start).dt.total_microseconds() / US_PER_S,
+    }
 
 
 def features_with_values(features: pl.DataFrame) -> list[str]:

@@ -12,10 +12,12 @@ from analysis import schema
 from analysis.errors import SchemaError
 from analysis.frames import jobs_to_polars
 
-__all__ = ["FAILURES", "as_jobs", "is_failure", "is_known", "lower_bound_s"]
+__all__ = ["FAILURES", "KILLS", "as_jobs", "is_failure", "is_killed", "is_known", "lower_bound_s"]
 
 #: Statuses of a job that broke: its duration says when it broke, not how long such a job takes.
 FAILURES: Final = ("failed", "node_fail")
+#: Statuses of a job that somebody or its limit put an end to.
+KILLS: Final = ("cancelled", "timeout")
 #: The columns that a predictor ever reads; everything else passes through untouched.
 READ: Final = tuple(
     name for name in schema.JOBS if name not in {"extra", "allowed_gpu_types", "eligible_time", "queueing_delay_s"}
@@ -117,8 +119,17 @@ def lower_bound_s() -> pl.Expr:
 
 def is_failure() -> pl.Expr:
     """Whether a job broke (failed or lost its node); null where its status is not known."""
+    return _is_one_of(FAILURES).alias("is_failure")
+
+
+def is_killed() -> pl.Expr:
+    """Whether a job was cancelled or cut off at its limit; null where its status is not known."""
+    return _is_one_of(KILLS).alias("is_killed")
+
+
+def _is_one_of(statuses: tuple[str, ...]) -> pl.Expr:
     unknown = pl.col("status").is_null() | pl.col("status").is_in(["unknown", "running", "pending"])
-    return pl.when(~unknown).then(pl.col("status").is_in(FAILURES)).alias("is_failure")
+    return pl.when(~unknown).then(pl.col("status").is_in(statuses))
 
 
 def microseconds(times: pl.Series) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:

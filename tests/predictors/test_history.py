@@ -13,7 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from analysis.errors import UnknownNameError
-from predictors.history import HISTORY_KEYS, HISTORY_STATS, ended_jobs, history_features
+from predictors.history import FLIGHT_STATS, HISTORY_KEYS, HISTORY_STATS, ended_jobs, history_features, known_jobs
+from predictors.history_flight import FLIGHT_STATS as KERNEL_FLIGHT_STATS
+from predictors.history_kernel import STATS as KERNEL_STATS
 
 START = datetime(2024, 1, 1, tzinfo=UTC)
 
@@ -64,7 +66,8 @@ def naive_key(row: dict, key: str) -> tuple | None:
     gpus, cpus = row["num_gpus"], row["num_cpus"] or 0.0
     size = gpus if gpus else -cpus
     family = {"train1": "train", "train2": "train", "eval": "eval", None: None}[row["job_name"]]
-    values = tuple({"size": size, "job_family": family}.get(c, row.get(c)) for c in HISTORY_KEYS[key])
+    derived = {"size": size, "job_family": family, "similar_name": family}
+    values = tuple(derived.get(c, row.get(c)) for c in HISTORY_KEYS[key])
     return None if None in values else values
 
 
@@ -84,7 +87,7 @@ def naive(rows: list[dict], key: str, *, failures: str) -> list[dict[str, float 
             and other["end_time"] < me["submit_time"]
         ]
         past.sort(key=lambda r: (r["end_time"], r["submit_time"], int(r["job_id"])))
-        told = [r["status"] in {"failed", "node_fail"} for r in past if r["status"] not in {None, "unknown"}][-20:]
+        told = [r["status"] for r in past if r["status"] not in {None, "unknown"}][-20:]
         kept = [r for r in past if failures == "keep" or r["status"] not in {"failed", "node_fail"}]
         runs = [r["duration_s"] for r in kept][-20:]
         empty: dict[str, float | None] = dict.fromkeys(HISTORY_STATS)
@@ -96,16 +99,32 @@ def naive(rows: list[dict], key: str, *, failures: str) -> list[dict[str, float 
                 "mean_2": statistics.mean(runs[-2:]),
                 "mean_5": statistics.mean(runs[-5:]),
                 "mean_20": statistics.mean(runs),
+                "median_5": statistics.median(runs[-5:]),
                 "median_20": statistics.median(runs),
+                "spread_20": spread(runs),
+                "ewma": math.expm1(moving_average([r["duration_s"] for r in kept])),
                 "min_20": min(runs),
                 "max_20": max(runs),
                 "since_last_s": (me["submit_time"] - kept[-1]["end_time"]).total_seconds(),
             }
         )
         found = {**found, "count": None if mine is None else float(len(kept))}
-        found["failure_rate_20"] = statistics.mean(map(float, told)) if told else None
+        for rate, statuses in (("failure", {"failed", "node_fail"}), ("kill", {"cancelled", "timeout"})):
+            found[f"{rate}_rate_20"] = sum(status in statuses for status in told) / len(told) if told else None
         out.append(found)
     return out
+
+
+def spread(runs: list[float]) -> float:
+    low, _, high = statistics.quantiles(runs, n=4, method="inclusive") if len(runs) > 1 else runs * 3
+    return math.log1p(high) - math.log1p(low)
+
+
+def moving_average(runs: list[float]) -> float:
+    value = math.log1p(runs[0])
+    for run in runs[1:]:
+        value = 0.8 * value + 0.2 * math.log1p(run)
+    return value
 
 
 @pytest.mark.parametrize("failures", ["keep", "exclude"])
@@ -113,7 +132,10 @@ def naive(rows: list[dict], key: str, *, failures: str) -> list[dict[str, float 
 @given(jobs=st.lists(job, min_size=1, max_size=40))
 def test_history_equals_the_naive_pass(jobs, failures):
     table = as_table(jobs)
-    found = history_features(table, past=ended_jobs(table), failures=failures)
+    found = history_features(table, past=known_jobs(table), failures=failures)
+    alone = [key for key in HISTORY_KEYS if key != "user_similar"]
+    of_ended = history_features(table, past=ended_jobs(table), failures=failures, keys=alone)
+    assert of_ended.equals(found.select(of_ended.columns))
     rows = table.rows(named=True)
     for key in HISTORY_KEYS:
         expected = naive(rows, key, failures=failures)
@@ -125,7 +147,7 @@ def test_history_equals_the_naive_pass(jobs, failures):
 def same(found: list[float | None], expected: list[float | None]) -> bool:
     """Whether nulls stand at the same places and numbers agree."""
     return all(
-        a is b is None or (a is not None and b is not None and math.isclose(a, b, rel_tol=1e-12))
+        a is b is None or (a is not None and b is not None and math.isclose(a, b, rel_tol=1e-12, abs_tol=1e-12))
         for a, b in zip(found, expected, strict=True)
     )
 
@@ -135,9 +157,12 @@ def same(found: list[float | None], expected: list[float | None]) -> bool:
 def test_row_order_does_not_matter(jobs, seed):
     table = as_table(jobs)
     order = np.random.default_rng(seed).permutation(table.height)
-    found = history_features(table, past=ended_jobs(table))
+    found = history_features(table, past=known_jobs(table))
+    assert known_jobs(table[order]).equals(known_jobs(table))
     assert ended_jobs(table[order]).equals(ended_jobs(table))
-    assert history_features(table[order], past=ended_jobs(table[order])).equals(found[order])
+    assert history_features(table[order], past=known_jobs(table[order])).equals(found[order])
+    one = int(order[0])
+    assert history_features(table[one : one + 1], past=known_jobs(table)).equals(found[one : one + 1])
 
 
 def test_a_window_longer_than_twenty_jobs():
@@ -196,18 +221,9 @@ def test_a_cpu_job_and_a_gpu_job_of_the_same_number_have_different_sizes():
     assert last["vc_size__last"].to_list() == [None, None, 5.0]
 
 
-def test_more_rows_than_fit_a_chunk_are_the_same_one_by_one(monkeypatch):
-    rng = np.random.default_rng(0)
-    log = pl.DataFrame(
-        {
-            "submit_time": [at(int(s)) for s in rng.integers(0, 5000, 500)],
-            "duration_s": rng.integers(1, 500, 500).astype(float),
-            "user": rng.choice(["a", "b", "c"], 500),
-        }
-    )
-    whole = history_features(log, past=ended_jobs(log))
-    monkeypatch.setattr("predictors.history.CHUNK", 7)
-    assert history_features(log, past=ended_jobs(log)).equals(whole)
+def test_the_compiled_core_writes_statistics_where_their_names_stand():
+    assert KERNEL_STATS == HISTORY_STATS
+    assert KERNEL_FLIGHT_STATS == FLIGHT_STATS
 
 
 def test_no_history_at_all_is_null_and_counts_zero():

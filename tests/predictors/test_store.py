@@ -221,7 +221,7 @@ def test_manifests_whose_parts_do_not_fit(folder, changes, kind, match):
 def test_a_history_of_other_columns(folder):
     pl.DataFrame({"a": [1]}).write_parquet(folder / "other.parquet")
     forge_file(folder, "history.parquet", (folder / "other.parquet").read_bytes())
-    refused(folder, "wrong_columns", "found the columns a; expected the columns end_time, duration_s")
+    refused(folder, "wrong_columns", "found the columns a; expected the columns job_id, submit_time")
     forge_file(folder, "history.parquet", b"PAR1 nothing PAR1")
     refused(folder, "damaged", "not readable as Parquet")
 
