@@ -16,10 +16,10 @@ from sklearn.utils.validation import check_is_fitted
 from analysis import schema
 from analysis.errors import HindcastError, UsageError
 from predictors.asking import asked_at
-from predictors.calibration import calibrated_log_quantiles
-from predictors.feedback import score_training, stream_for
+from predictors.calibration import DEFAULT_CALIBRATION, calibrated_log_quantiles
+from predictors.feedback import asked_rows, score_training, stream_for
 from predictors.history import Failures, ended_jobs
-from predictors.jobs_table import as_jobs, is_failure, is_known, lower_bound_s, microseconds
+from predictors.jobs_table import as_jobs, is_failure, is_known, lower_bound_s
 from predictors.predictive import Predictive, check_quantiles
 from predictors.registry import PREDICTORS, make_predictor, predictor
 
@@ -262,13 +262,17 @@ class DurationPredictor(BaseEstimator, ABC):  # type: ignore[misc]
         left = found.remaining(elapsed, [0.5] if quantiles is None else quantiles)
         return left[:, 0] if quantiles is None else left
 
-    def predict_distribution(self, jobs: Any, *, history: Any = None, at: str = "submission") -> Predictive:
+    def predict_distribution(
+        self, jobs: Any, *, history: Any = None, at: str = "submission", calibration: str = DEFAULT_CALIBRATION
+    ) -> Predictive:
         """Predict the whole distribution of each job's duration, from which the other methods take their answers.
 
         Parameters
         ----------
         jobs, history, at
             As in ``predict``.
+        calibration : str, default "owner"
+            One of ``predictors.calibration.CALIBRATIONS``: how the errors of jobs that had ended widen it.
 
         Returns
         -------
@@ -276,17 +280,17 @@ class DurationPredictor(BaseEstimator, ABC):  # type: ignore[misc]
             One distribution per row, in the order of the rows.
         """
         check_is_fitted(self, "past_")
-        given = as_jobs(jobs)
-        table = asked_at(given, at)
+        table = asked_at(as_jobs(jobs), at)
         past = self.past_ if history is None else ended_jobs(history)
-        asked_us, _ = microseconds(table["submit_time"])
-        stream = stream_for(self, history, past=past, at=at, until_us=int(asked_us.max(initial=0)))
         raw = self._raw(table, past)
-        own = np.asarray(self.levels)
-        levels, values = calibrated_log_quantiles(np.log1p(raw), levels=own, asked_us=asked_us, stream=stream)
+        rows = asked_rows(table, raw)
+        stream = stream_for(self, history, past=past, at=at, until_us=int(rows.asked_us.max(initial=0)))
+        levels, values = calibrated_log_quantiles(
+            rows, levels=np.asarray(self.levels), stream=stream, method=calibration
+        )
         median = raw[:, self.levels.index(0.5)]
-        limit = np.maximum(given["time_limit_s"].fill_null(np.inf).to_numpy(), median)
-        return Predictive(levels, _through_median(values, levels, np.log1p(median)), limit, median)
+        limit = np.maximum(table["time_limit_s"].fill_null(np.inf).to_numpy(), median)
+        return Predictive(levels, values, limit, median)
 
     def _raw(self, table: pl.DataFrame, past: pl.DataFrame) -> NDArray[np.float64]:
         """Quantiles of ``levels`` as the predictor itself says them [s]; the median is that of ``predict``."""
@@ -334,15 +338,6 @@ def clip_to_limit(predicted: NDArray[np.float64], jobs: pl.DataFrame) -> NDArray
     """Cut predictions at the requested limit, at which the job would be ended anyway; null = no limit [s]."""
     limit = jobs["time_limit_s"].fill_null(np.inf).to_numpy()
     return np.asarray(np.minimum(predicted, limit), dtype=np.float64)
-
-
-def _through_median(
-    values: NDArray[np.float64], levels: NDArray[np.float64], middle: NDArray[np.float64]
-) -> NDArray[np.float64]:
-    """Hold lower quantiles below and higher ones above the median that ``predict`` gives."""
-    point = middle[:, None]
-    upper = np.where(levels > 0.5, np.maximum(values, point), point)
-    return np.where(levels < 0.5, np.minimum(values, point), upper)
 
 
 def _latest(*times: pl.Series) -> datetime | None:

@@ -1,39 +1,117 @@
 """Conformal calibration: how far a predictor's quantiles were off on jobs that had ended, added to what it says now.
 
-A stream of *scores* (true log duration minus the predicted quantile) is ordered by the instant at which each job ended.
-A prediction that is asked for at an instant sees only scores of jobs that had ended strictly before it: feedback is
-delayed as in life. MAPIE (``TimeSeriesRegressor.update``) and crepes (``calibrate``) hold one calibration set at a time
-and know no instants of feedback, so that a log of jobs that end in another order than they came would need one call of
-Python per job; hence the one pass here.
+A stream of past predictions is ordered by the instant at which each job ended. A prediction that is asked for at an
+instant sees only jobs that had ended strictly before it: feedback is delayed as in life. MAPIE
+(``TimeSeriesRegressor.update``) and crepes (``calibrate``) hold one calibration set at a time and know no instants of
+feedback, so that a log whose jobs end in another order than they came would need one call of Python per job; hence the
+passes of ``predictors.calibration_kernels``.
+
+Methods, from the plain to the default:
+
+none
+    What the predictor says; of a point, its errors in the training log.
+split
+    The errors on the training log, once and for all.
+rolling
+    The errors of the last 2,000 jobs that had ended, both ends moved alike.
+adaptive
+    As rolling, and the level follows the misses: adaptive conformal inference, with its feedback delayed.
+owner
+    First the errors of the user's own last 200 ended jobs, mixed with those of all (which weigh as 100 of them): users
+    differ in how predictable they are. Then both ends are moved alike by the errors that these intervals made on the
+    last 5,000 ended jobs, since what has ended says too little of the long jobs that still run. Chosen among 30
+    variants on two origins inside the first 60 % of KTH, RICC, Philly and Graham.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 import polars as pl
-from numba import njit
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from analysis import schema
+from analysis.errors import UnknownNameError
+from predictors.calibration_kernels import adaptive_shifts, pooled_shifts, rolling_shifts
 
-__all__ = ["SCORES_TABLE", "Stream", "calibrated_log_quantiles"]
+__all__ = ["CALIBRATIONS", "DEFAULT_CALIBRATION", "SCORES_TABLE", "Asked", "Stream", "calibrated_log_quantiles"]
 
 Numbers = NDArray[np.float64]
 Integers = NDArray[np.int64]
-#: Jobs whose scores are looked at: the last so many that had ended.
+#: Jobs whose errors are looked at: the last so many that had ended.
 WINDOW: Final = 2000
+LONG_WINDOW: Final = 5000
+#: Of the same owner so many; all others together weigh as much as so many of them.
+OWN_WINDOW: Final = 200
+OTHERS_WEIGHT: Final = 100.0
+#: Step of adaptive conformal inference.
+STEP: Final = 0.005
 #: Levels of a calibrated distribution where the predictor has none of its own but a point.
-POINT_LEVELS: Final = np.array([0.002, 0.005, *np.arange(1, 100) / 100, 0.995, 0.998])
-#: So many made-up scores stand beside the true ones: a prior that gives way as jobs end.
+POINT_LEVELS: Final = np.array(
+    [
+        0.005,
+        0.01,
+        0.025,
+        0.05,
+        0.1,
+        0.15,
+        0.2,
+        0.25,
+        0.3,
+        0.4,
+        0.5,
+        0.6,
+        0.7,
+        0.75,
+        0.8,
+        0.85,
+        0.9,
+        0.95,
+        0.975,
+        0.99,
+        0.995,
+    ]
+)
+#: So many made-up errors stand beside the true ones: a prior that gives way as jobs end.
 NUM_PRIOR: Final = 10
 #: Standard deviation of the prior's log error for a point, and of a predictor that has quantiles of its own.
 PRIOR_SPREAD: Final = (2.0, 1.0)
-#: Columns of stored scores: when the job ended, its true log(1 + s), and the predictor's quantiles of it.
-SCORES_TABLE: Final = {"end_time": schema.TIME, "true_log": pl.Float64(), "raw_log": pl.List(pl.Float64())}
+#: Columns of stored predictions: when it was asked, when the job ended, whose it was, its true log(1 + s), the
+#: logarithm of its limit (infinite = none), and the quantiles that the predictor said.
+SCORES_TABLE: Final = {
+    "asked_time": schema.TIME,
+    "end_time": schema.TIME,
+    "owner": pl.String(),
+    "true_log": pl.Float64(),
+    "limit_log": pl.Float64(),
+    "raw_log": pl.List(pl.Float64()),
+}
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Predictions that are asked for, before calibration.
+
+    Attributes
+    ----------
+    asked_us : array of int, shape (rows,)
+        Instant of asking. [microseconds]
+    owner : Series of str, rows
+        Whose job it is; null = nobody known.
+    limit_log : array of float, shape (rows,)
+        log(1 + s) of the requested limit; infinite = none.
+    raw_log : array of float, shape (rows, levels)
+        The predictor's own quantiles of log(1 + s); one column: a point.
+    """
+
+    asked_us: Integers
+    owner: pl.Series
+    limit_log: Numbers
+    raw_log: Numbers
 
 
 @dataclass(frozen=True)
@@ -46,131 +124,238 @@ class Stream:
         Instant of the end, ascending. [microseconds]
     true_log : array of float, shape (jobs,)
         log(1 + s) of the duration.
-    raw_log : array of float, shape (jobs, levels)
-        The predictor's own quantiles of it, as it said them when it was asked.
+    asked : Asked
+        What was said of each job, and when.
     num_trained : int
         The first so many ended before the predictor was fitted: it knows them whenever it is asked.
     """
 
     end_us: Integers
     true_log: Numbers
-    raw_log: Numbers
+    asked: Asked
     num_trained: int = 0
+
+    @classmethod
+    def empty(cls, *, num_levels: int) -> Stream:
+        """Stream without jobs."""
+        table = pl.DataFrame(schema=SCORES_TABLE)
+        return cls.of_table(table, num_levels=num_levels)
 
     @classmethod
     def of_table(cls, table: pl.DataFrame, *, num_levels: int) -> Stream:
         """Stream of stored scores (``SCORES_TABLE``), all of which the predictor was fitted with."""
         raw = table["raw_log"].explode(empty_as_null=False, keep_nulls=False).to_numpy().reshape(-1, num_levels)
+        asked = Asked(
+            asked_us=table["asked_time"].dt.epoch("us").to_numpy(),
+            owner=table["owner"],
+            limit_log=table["limit_log"].to_numpy(),
+            raw_log=raw,
+        )
         end = table["end_time"].dt.epoch("us").to_numpy()
-        return cls(end_us=end, true_log=table["true_log"].to_numpy(), raw_log=raw, num_trained=table.height)
+        return cls(end_us=end, true_log=table["true_log"].to_numpy(), asked=asked, num_trained=table.height)
 
     def to_table(self) -> pl.DataFrame:
         """Scores as a table to be stored."""
-        ends = pl.Series(self.end_us, dtype=pl.Int64).cast(pl.Datetime("us")).dt.replace_time_zone("UTC")
-        raw = pl.Series(self.raw_log.tolist(), dtype=pl.List(pl.Float64))
-        return pl.DataFrame({"end_time": ends, "true_log": self.true_log, "raw_log": raw}, schema=SCORES_TABLE)
+        times = {"asked_time": self.asked.asked_us, "end_time": self.end_us}
+        columns = {name: pl.from_epoch(pl.Series(us, dtype=pl.Int64), time_unit="us") for name, us in times.items()}
+        return pl.DataFrame(
+            {
+                **{name: column.dt.replace_time_zone("UTC") for name, column in columns.items()},
+                "owner": self.asked.owner,
+                "true_log": self.true_log,
+                "limit_log": self.asked.limit_log,
+                "raw_log": pl.Series(self.asked.raw_log.tolist(), dtype=pl.List(pl.Float64)),
+            },
+            schema=SCORES_TABLE,
+        )
 
     def joined(self, later: Stream) -> Stream:
         """Both streams as one; ``later`` holds jobs that ended after all of these."""
         return Stream(
             end_us=np.concatenate([self.end_us, later.end_us]),
             true_log=np.concatenate([self.true_log, later.true_log]),
-            raw_log=np.vstack([self.raw_log, later.raw_log]),
+            asked=_both(self.asked, later.asked),
             num_trained=self.num_trained,
         )
 
     def known_at(self, asked_us: Integers) -> Integers:
-        """How many scores are known at each instant: those of jobs that ended strictly before it."""
+        """How many jobs are known at each instant: those that ended strictly before it."""
         return np.maximum(np.searchsorted(self.end_us, asked_us, side="left"), self.num_trained)
 
 
-def calibrated_log_quantiles(
-    raw_log: Numbers, *, levels: Numbers, asked_us: Integers, stream: Stream, window: int = WINDOW
-) -> tuple[Numbers, Numbers]:
-    """Calibrate quantiles with the scores of the last jobs that had ended.
+def _both(first: Asked, second: Asked) -> Asked:
+    return Asked(
+        asked_us=np.concatenate([first.asked_us, second.asked_us]),
+        owner=pl.concat([first.owner, second.owner]),
+        limit_log=np.concatenate([first.limit_log, second.limit_log]),
+        raw_log=np.vstack([first.raw_log, second.raw_log]),
+    )
 
-    The quantile of level a is moved by the a-quantile of (true - predicted quantile of level a) over the window:
-    conformalized quantile regression, one side at a time. A point is the quantile of every level.
+
+@dataclass(frozen=True)
+class _Work:
+    """Quantiles of the stream's jobs and of the rows asked for, as a method moves them."""
+
+    levels: Numbers
+    stream: Stream
+    rows: Asked
+    past_log: Numbers  # (jobs, levels)
+    now_log: Numbers  # (rows, levels)
+    is_point: bool
+
+    def bounded(self, past_log: Numbers, now_log: Numbers) -> _Work:
+        """Go on with these quantiles, held beside the median and below the limit."""
+        past = _hold(past_log, self.levels, self.stream.asked)
+        return _Work(self.levels, self.stream, self.rows, past, _hold(now_log, self.levels, self.rows), self.is_point)
+
+
+def _hold(values: Numbers, levels: Numbers, asked: Asked) -> Numbers:
+    """Hold lower quantiles below and higher ones above the median, and all in order, at least 0, below the limit."""
+    middle = 0 if asked.raw_log.shape[1] == 1 else int(np.argmin(np.abs(levels - 0.5)))
+    median = asked.raw_log[:, [middle]]
+    upper = np.where(levels > 0.5, np.maximum(values, median), median)
+    held = np.where(levels < 0.5, np.minimum(values, median), upper)
+    # Sorted, crossing quantiles are never further from the truth (Chernozhukov et al., doi:10.3982/ECTA7880).
+    return np.sort(np.clip(held, 0.0, np.maximum(asked.limit_log[:, None], median)), axis=1)
+
+
+def calibrated_log_quantiles(
+    rows: Asked, *, levels: Numbers, stream: Stream, method: str = "owner"
+) -> tuple[Numbers, Numbers]:
+    """Calibrate quantiles with the errors on jobs that had ended.
 
     Parameters
     ----------
-    raw_log : array of float, shape (rows, levels)
-        The predictor's quantiles of log(1 + s); one column: a point.
+    rows : Asked
+        Predictions asked for.
     levels : array of float, shape (levels,)
-        Of the columns; of a point [0.5].
-    asked_us : array of int, shape (rows,)
-        Instant of asking. [microseconds]
+        Of their columns, with 0.5 among them; of a point [0.5].
     stream : Stream
         Past predictions with their outcome.
-    window : int, default 2000
-        Look at the last so many ended jobs.
+    method : str, default "owner"
+        One of ``CALIBRATIONS``; see the module.
 
     Returns
     -------
     levels : array of float, shape (out,)
         ``levels``; of a point ``POINT_LEVELS``.
     log_quantiles : array of float, shape (rows, out)
-        Not descending along a row.
+        Not descending along a row; that of 0.5 is the predictor's own.
+
+    Raises
+    ------
+    UnknownNameError
+        If there is no such method.
 
     References
     ----------
     .. [1] Y. Romano, E. Patterson and E. Candès, "Conformalized Quantile Regression", NeurIPS 2019, arXiv:1905.03222.
-    .. [2] C. Xu and Y. Xie, "Conformal prediction interval for dynamic time-series", ICML 2021, arXiv:2010.09107
-       (a window of recent scores).
+    .. [2] I. Gibbs and E. Candès, "Adaptive Conformal Inference Under Distribution Shift", NeurIPS 2021,
+       arXiv:2106.00170.
     """
-    stops = stream.known_at(asked_us)
-    order = np.argsort(stops, kind="stable")
+    if method not in CALIBRATIONS:
+        raise UnknownNameError(kind="calibration", found=method, known=CALIBRATIONS)
     is_point = len(levels) == 1
     out = POINT_LEVELS if is_point else levels
-    moved = np.empty((len(raw_log), len(out)))
+    wide = np.ones((1, len(out))) if is_point else np.ones((1, 1))
+    work = _Work(out, stream, rows, stream.asked.raw_log * wide, rows.raw_log * wide, is_point)
+    work = CALIBRATIONS[method](work.bounded(work.past_log, work.now_log))
+    return out, work.now_log
+
+
+def _none(work: _Work) -> _Work:
+    return _split(work) if work.is_point else work
+
+
+def _split(work: _Work) -> _Work:
+    trained = work.stream.num_trained
+    return _move_each(work, stops=np.full(len(work.now_log), trained), window=max(trained, 1))
+
+
+def _rolling(work: _Work) -> _Work:
+    if work.is_point:
+        return _move_each(work, stops=work.stream.known_at(work.rows.asked_us), window=WINDOW)
+    return _move_pairs(work, window=WINDOW)
+
+
+def _adaptive(work: _Work) -> _Work:
+    return _move_pairs(_pool(work) if work.is_point else work, window=WINDOW, step=STEP)
+
+
+def _owner(work: _Work) -> _Work:
+    return _move_pairs(_pool(work), window=LONG_WINDOW)
+
+
+def _prior(level: float, *, is_point: bool) -> Numbers:
+    """Errors that are made up: of a point a normal error, of a quantile one that says that it is right."""
     z = ndtri((np.arange(NUM_PRIOR) + 0.5) / NUM_PRIOR)
-    for place in range(1 if is_point else len(levels)):
-        asked = out if is_point else levels[place : place + 1]
-        # The prior of a point is a normal error; that of a quantile says that it is right.
-        prior = PRIOR_SPREAD[0] * z if is_point else PRIOR_SPREAD[1] * (z - ndtri(levels[place]))
-        scores = stream.true_log - stream.raw_log[:, place]
-        shift = _rolling_quantiles(scores, stops[order], asked, prior, window)
-        columns = slice(None) if is_point else slice(place, place + 1)
-        moved[order, columns] = raw_log[order, place : place + 1] + shift
-    # Sorted, crossing quantiles are never further from the truth (Chernozhukov et al., doi:10.3982/ECTA7880).
-    return out, np.sort(np.maximum(moved, 0.0), axis=1)
+    return np.asarray(PRIOR_SPREAD[0] * z if is_point else PRIOR_SPREAD[1] * (z - ndtri(level)))
 
 
-@njit(cache=True)
-def _rolling_quantiles(scores: Numbers, stops: Integers, levels: Numbers, prior: Numbers, window: int) -> Numbers:
-    """Quantiles of scores[stop - window : stop] and the prior, for ascending stops; shape (stops, levels).
+def _move_each(work: _Work, *, stops: Integers, window: int) -> _Work:
+    """Move the quantile of each level by that quantile of its errors among the last jobs before each stop."""
+    now = work.now_log.copy()
+    order = np.argsort(stops, kind="stable")
+    for place, level in enumerate(work.levels):
+        errors = work.stream.true_log - work.past_log[:, place]
+        prior = _prior(level, is_point=work.is_point)
+        now[order, place] += rolling_shifts(errors, stops[order], level, prior, window)
+    return work.bounded(work.past_log, now)
 
-    With n values the quantile of level a lies at place (n + 1) a: for an upper bound that is the conformal quantile.
-    """
-    found = np.empty((len(stops), len(levels)))
-    held = np.empty(window + len(prior) + 1)
-    size = len(prior)
-    held[:size] = np.sort(prior)
-    first, stop = 0, 0
-    for row in range(len(stops)):
-        if row and stops[row] == stops[row - 1]:
-            found[row] = found[row - 1]
+
+def _pool(work: _Work) -> _Work:
+    """Move each level by its errors among the owner's jobs and all, also for past jobs as of their own instants."""
+    past, now = work.past_log.copy(), work.now_log.copy()
+    everybody = pl.concat([work.stream.asked.owner, work.rows.owner]).rank("dense").cast(pl.Int64).fill_null(0) - 1
+    owners = everybody.to_numpy()
+    then = np.searchsorted(work.stream.end_us, work.stream.asked.asked_us, side="left")
+    stops = np.concatenate([then, work.stream.known_at(work.rows.asked_us)])
+    order = np.argsort(stops, kind="stable")
+    groups = [np.arange(len(work.levels))] if work.is_point else [np.array([i]) for i in range(len(work.levels))]
+    for places in groups:
+        errors = work.stream.true_log - work.past_log[:, places[0]]
+        prior = np.sort(_prior(work.levels[places[0]], is_point=work.is_point))
+        found = np.empty((len(stops), len(places)))
+        found[order] = pooled_shifts(
+            errors, owners[: len(past)], stops[order], owners[order], work.levels[places], prior, _POOLING
+        )
+        past[:, places] += found[: len(past)]
+        now[:, places] += found[len(past) :]
+    return work.bounded(past, now)
+
+
+_POOLING: Final = (WINDOW, OWN_WINDOW, OTHERS_WEIGHT)
+
+
+def _move_pairs(work: _Work, *, window: int, step: float = 0.0) -> _Work:
+    """Move both ends of each central interval alike, by its errors; a level without a counterpart stays as it is."""
+    past, now = work.past_log.copy(), work.now_log.copy()
+    stops = work.stream.known_at(work.rows.asked_us)
+    order = np.argsort(stops, kind="stable")
+    for place, level in enumerate(work.levels):
+        other = int(np.argmin(np.abs(work.levels - (1 - level))))
+        if level >= 0.5 or abs(work.levels[other] + level - 1) > 1e-9:
             continue
-        if stops[row] - window > stop:  # the whole window is new
-            size = len(prior)
-            held[:size] = np.sort(prior)
-            first = stop = stops[row] - window
-        while stop < stops[row]:
-            place = np.searchsorted(held[:size], scores[stop])
-            for k in range(size, place, -1):
-                held[k] = held[k - 1]
-            held[place] = scores[stop]
-            size += 1
-            stop += 1
-            if stop - first > window:
-                place = np.searchsorted(held[:size], scores[first])
-                for k in range(place, size - 1):
-                    held[k] = held[k + 1]
-                size -= 1
-                first += 1
-        for k in range(len(levels)):
-            at = min(max((size + 1) * levels[k] - 1, 0.0), size - 1.0)
-            low = int(at)
-            high = min(low + 1, size - 1)
-            found[row, k] = held[low] + (held[high] - held[low]) * (at - low)
-    return found
+        truth = work.stream.true_log
+        errors = np.maximum(work.past_log[:, place] - truth, truth - work.past_log[:, other])
+        wanted = float(1 - 2 * level)
+        prior = _prior(wanted, is_point=False)
+        if step:
+            then = np.searchsorted(work.stream.end_us, work.stream.asked.asked_us, side="left")
+            shifts = adaptive_shifts(errors, then, stops[order], wanted, prior, (window, step))
+        else:
+            shifts = rolling_shifts(errors, stops[order], wanted, prior, window)
+        now[order, place] = work.now_log[order, place] - shifts
+        now[order, other] = work.now_log[order, other] + shifts
+    return work.bounded(past, now)
+
+
+#: Methods by name.
+CALIBRATIONS: Final[dict[str, Callable[[_Work], _Work]]] = {
+    "none": _none,
+    "split": _split,
+    "rolling": _rolling,
+    "adaptive": _adaptive,
+    "owner": _owner,
+}
+DEFAULT_CALIBRATION: Final = "owner"

@@ -7,18 +7,19 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 from sklearn.base import clone
 
 from analysis import schema
 from predictors.asking import INSTANTS, asked_at
-from predictors.calibration import Stream
-from predictors.jobs_table import as_jobs, is_known
+from predictors.calibration import Asked, Stream
+from predictors.jobs_table import as_jobs, is_known, microseconds
 from predictors.training_view import known_end, training_view
 
 if TYPE_CHECKING:
     from predictors.base import DurationPredictor
 
-__all__ = ["score_predictions", "score_training", "stream_for"]
+__all__ = ["asked_rows", "score_predictions", "score_training", "stream_for"]
 
 #: A predictor that learns is scored on the last part of its training log by a copy fitted to this first share.
 FIT_SHARE: Final = 0.8
@@ -46,7 +47,7 @@ def score_training(model: DurationPredictor, table: pl.DataFrame) -> dict[str, S
         cut = _cut(table)
         view = None if cut is None else training_view(table, cutoff=cut)
         if view is None or not view.filter(is_known()).height:
-            return {at: _no_scores(model) for at in INSTANTS}
+            return {at: Stream.empty(num_levels=len(model.levels)) for at in INSTANTS}
         judge, jobs = clone(model), table.filter(pl.col("submit_time") >= cut)
         judge._learn_log(view)
     return {at: score_predictions(judge, jobs, past=model.past_, at=at, trained=True) for at in INSTANTS}
@@ -58,9 +59,15 @@ def _cut(table: pl.DataFrame) -> datetime | None:
     return cut if cut is not None and (times < cut).any() else None
 
 
-def _no_scores(model: DurationPredictor) -> Stream:
-    none = np.zeros(0)
-    return Stream(none.astype(np.int64), none, np.zeros((0, len(model.levels))))
+def asked_rows(table: pl.DataFrame, raw_s: NDArray[np.float64]) -> Asked:
+    """What a predictor says (quantiles in seconds) of jobs whose ``submit_time`` is the instant of asking."""
+    asked_us, _ = microseconds(table["submit_time"])
+    return Asked(
+        asked_us=asked_us,
+        owner=table.select(owner=pl.coalesce("user", "account", "vc"))["owner"],
+        limit_log=table["time_limit_s"].log1p().fill_null(np.inf).to_numpy(),
+        raw_log=np.log1p(raw_s),
+    )
 
 
 def score_predictions(
@@ -90,11 +97,12 @@ def score_predictions(
     ended = schema.sort_jobs(ended).sort("_end", maintain_order=True)
     ended = ended.tail(MOST_SCORES) if trained else ended
     if not ended.height:
-        return _no_scores(model)
+        return Stream.empty(num_levels=len(model.levels))
+    then = asked_at(ended, at)
     return Stream(
         end_us=ended["_end"].dt.epoch("us").to_numpy(),
         true_log=np.log1p(ended["duration_s"].to_numpy()),
-        raw_log=np.log1p(model._raw(asked_at(ended, at), past)),
+        asked=asked_rows(then, model._raw(then, past)),
         num_trained=ended.height if trained else 0,
     )
 

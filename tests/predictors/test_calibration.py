@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import bisect
+
 import numpy as np
+import polars as pl
 import pytest
 from scipy.stats import norm
 
-from predictors.calibration import NUM_PRIOR, POINT_LEVELS, Stream, calibrated_log_quantiles
+from analysis.errors import UnknownNameError
+from predictors.calibration import CALIBRATIONS, NUM_PRIOR, POINT_LEVELS, Asked, Stream, calibrated_log_quantiles
+from predictors.calibration_kernels import adaptive_shifts, pooled_shifts, rolling_shifts
 
-RAW_LEVELS = np.array([0.1, 0.5, 0.9])
+LEVELS = np.array([0.1, 0.5, 0.9])
+PRIOR = norm.ppf((np.arange(NUM_PRIOR) + 0.5) / NUM_PRIOR)
 
 
 def plain_quantile(values: list[float], level: float) -> float:
@@ -20,92 +26,214 @@ def plain_quantile(values: list[float], level: float) -> float:
     return ranked[low - 1] + (ranked[high - 1] - ranked[low - 1]) * (place - low)
 
 
-def make(rng, *, jobs: int, levels: int) -> Stream:
-    end = np.sort(rng.integers(0, jobs, jobs))  # many ends are equal
+def weighted_quantile(pairs: list[tuple[float, float]], level: float) -> float:
+    """Least value up to which the share of the weight reaches a level."""
+    ranked = sorted(pairs)
+    target = level * sum(weight for _, weight in ranked) - 1e-9
+    total = 0.0
+    for value, weight in ranked:
+        total += weight
+        if total >= target:
+            return value
+    return ranked[-1][0]
+
+
+@pytest.fixture(params=range(3))
+def rng(request):
+    return np.random.default_rng(request.param)
+
+
+def test_rolling_shifts_plainly(rng):
+    errors = rng.normal(0, 1, 200).round(1)  # many are equal
+    stops = np.sort(rng.integers(0, 201, 60))
+    for level in (0.1, 0.8, 0.97):
+        found = rolling_shifts(errors, stops, level, PRIOR, 30)
+        expected = [plain_quantile([*errors[max(stop - 30, 0) : stop], *PRIOR], level) for stop in stops]
+        assert found == pytest.approx(expected)
+
+
+def test_pooled_shifts_plainly(rng):
+    errors = rng.normal(0, 1, 300).round(1)
+    owners = rng.integers(-1, 5, 300)
+    stops, asking = np.sort(rng.integers(0, 301, 80)), rng.integers(-1, 7, 80)  # some are nobody's, some never seen
+    levels = np.array([0.05, 0.5, 0.9])
+    found = pooled_shifts(errors, owners, stops, asking, levels, np.sort(PRIOR), (40, 10, 25.0))
+    for row, stop in enumerate(stops):
+        others = [*errors[max(stop - 40, 0) : stop], *PRIOR]
+        mine = [errors[i] for i in range(stop) if owners[i] == asking[row] and asking[row] >= 0][-10:]
+        pairs = [(value, 25.0 / len(others)) for value in others] + [(value, 1.0) for value in mine]
+        assert found[row] == pytest.approx([weighted_quantile(pairs, level) for level in levels])
+
+
+def test_adaptive_shifts_plainly(rng):
+    """Gibbs and Candès' rule; a miss is told when the job ends, judged by the interval of when it was asked about."""
+    errors = rng.normal(0, 1, 150)
+    then = np.array([rng.integers(max(0, i - 20), i + 1) for i in range(150)])
+    stops = np.sort(rng.integers(0, 151, 40))
+    found = adaptive_shifts(errors, then, stops, 0.8, PRIOR, (50, 0.02))
+    levels, shifts = [0.8], []  # by number of ended jobs
+    for stop in range(151):
+        shifts.append(plain_quantile([*errors[max(stop - 50, 0) : stop], *PRIOR], min(max(levels[stop], 0), 1)))
+        if stop < 150:
+            missed = errors[stop] > shifts[then[stop]]
+            levels.append(levels[stop] + 0.02 * (missed - 0.2))
+    assert found == pytest.approx([shifts[stop] for stop in stops])
+    assert min(levels) < 0.79  # it moved
+    assert max(levels) > 0.81
+
+
+def asked(rng, *, jobs: int, levels: int, instants: np.ndarray) -> Asked:
     raw = np.sort(rng.normal(5, 1, (jobs, levels)), axis=1)
-    return Stream(end_us=end, true_log=rng.normal(5, 2, jobs), raw_log=raw)
+    owner = pl.Series([f"u{i}" for i in rng.integers(0, 4, jobs)])
+    return Asked(asked_us=instants, owner=owner, limit_log=np.full(jobs, np.inf), raw_log=raw)
 
 
-@pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("num_trained", [0, 40])
-def test_a_rolling_window_of_ended_jobs_plainly(seed, num_trained):
-    rng = np.random.default_rng(seed)
-    stream = make(rng, jobs=200, levels=3)
-    stream = Stream(stream.end_us, stream.true_log, stream.raw_log, num_trained=num_trained)
-    raw = np.sort(rng.normal(5, 1, (60, 3)), axis=1)
-    asked = rng.integers(-10, 220, 60)
-    levels, found = calibrated_log_quantiles(raw, levels=RAW_LEVELS, asked_us=asked, stream=stream, window=30)
-    assert levels.tolist() == RAW_LEVELS.tolist()
-    prior = norm.ppf((np.arange(NUM_PRIOR) + 0.5) / NUM_PRIOR)
-    for row in range(60):
-        known = [i for i in range(200) if stream.end_us[i] < asked[row] or i < num_trained][-30:]
-        expected = []
-        for place, level in enumerate(RAW_LEVELS):
-            scores = [stream.true_log[i] - stream.raw_log[i, place] for i in known]
-            scores += list(prior - norm.ppf(level))
-            expected.append(max(raw[row, place] + plain_quantile(scores, level), 0.0))
-        assert found[row] == pytest.approx(sorted(expected))
+def make(rng, *, jobs: int, levels: int, num_trained: int = 0) -> Stream:
+    end = np.sort(rng.integers(0, jobs, jobs))  # many ends are equal
+    rows = asked(rng, jobs=jobs, levels=levels, instants=end - rng.integers(1, 20, jobs))
+    return Stream(end_us=end, true_log=rng.normal(5, 2, jobs), asked=rows, num_trained=num_trained)
 
 
-def test_a_point_gets_its_quantiles_from_its_errors():
-    rng = np.random.default_rng(5)
-    stream = make(rng, jobs=100, levels=1)
-    raw = rng.normal(5, 1, (20, 1))
-    asked = np.full(20, 70)
-    levels, found = calibrated_log_quantiles(raw, levels=np.array([0.5]), asked_us=asked, stream=stream, window=2000)
-    assert levels is POINT_LEVELS
-    scores = [float(stream.true_log[i] - stream.raw_log[i, 0]) for i in range(100) if stream.end_us[i] < 70]
-    scores += list(2 * norm.ppf((np.arange(NUM_PRIOR) + 0.5) / NUM_PRIOR))
-    for place in (0, 30, 51, 90, -1):
-        expected = np.maximum(raw[:, 0] + plain_quantile(scores, levels[place]), 0)
-        assert found[:, place] == pytest.approx(expected)
+@pytest.mark.parametrize("num_levels", [1, 3])
+@pytest.mark.parametrize("num_trained", [0, 25])
+def test_the_default_method_plainly(rng, num_levels, num_trained):
+    """First the owner's errors and everybody's, then both ends alike by the errors of such intervals."""
+    stream = make(rng, jobs=60, levels=num_levels, num_trained=num_trained)
+    rows = asked(rng, jobs=4, levels=num_levels, instants=rng.integers(0, 70, 4))
+    own = LEVELS if num_levels == 3 else np.array([0.5])
+    levels, found = calibrated_log_quantiles(rows, levels=own, stream=stream)
+    is_point = num_levels == 1
+
+    def hold(ends: list[float], median: float) -> list[float]:
+        held = [
+            max(e, median) if q > 0.5 else min(e, median) if q < 0.5 else median
+            for q, e in zip(levels, ends, strict=True)
+        ]
+        return sorted(max(end, 0.0) for end in held)
+
+    def first(known: range, who: str, said: np.ndarray) -> list[float]:
+        ends = []
+        for place, level in enumerate(levels):
+            column = 0 if is_point else place
+            prior = 2 * PRIOR if is_point else PRIOR - norm.ppf(level)
+            errors = {i: stream.true_log[i] - stream.asked.raw_log[i, column] for i in known}
+            others = [*errors.values(), *prior]
+            mine = [errors[i] for i in known if stream.asked.owner[i] == who]
+            pairs = [(value, 100.0 / len(others)) for value in others] + [(value, 1.0) for value in mine]
+            ends.append(said[column] + weighted_quantile(pairs, level))
+        return hold(ends, said[num_levels // 2])
+
+    ended = stream.end_us.tolist()
+    past = [
+        first(
+            range(bisect.bisect_left(ended, stream.asked.asked_us[i])), stream.asked.owner[i], stream.asked.raw_log[i]
+        )
+        for i in range(60)
+    ]
+    for row in range(4):
+        known = range(max(bisect.bisect_left(ended, rows.asked_us[row]), num_trained))
+        ends = first(known, rows.owner[row], rows.raw_log[row])
+        moved = list(ends)
+        for place, level in enumerate(levels):
+            other = len(levels) - 1 - place
+            if level < 0.5:
+                misses = [max(past[i][place] - stream.true_log[i], stream.true_log[i] - past[i][other]) for i in known]
+                shift = plain_quantile([*misses, *(PRIOR - norm.ppf(1 - 2 * level))], 1 - 2 * level)
+                moved[place], moved[other] = ends[place] - shift, ends[other] + shift
+        assert found[row] == pytest.approx(hold(moved, rows.raw_log[row, num_levels // 2]))
+
+
+@pytest.mark.parametrize("method", sorted(CALIBRATIONS))
+@pytest.mark.parametrize("num_levels", [1, 3])
+def test_what_has_not_ended_is_not_heard(method, num_levels):
+    """The outcome of jobs that end later, however wild, changes nothing; an end at the very instant is later."""
+    rng = np.random.default_rng(1)
+    stream = make(rng, jobs=200, levels=num_levels, num_trained=30)
+    rows = asked(rng, jobs=5, levels=num_levels, instants=np.full(5, 100))
+    wild = np.where((stream.end_us >= 100) & (np.arange(200) >= 30), 99.0, stream.true_log)
+    own = LEVELS if num_levels == 3 else np.array([0.5])
+    both = [
+        calibrated_log_quantiles(
+            rows, levels=own, stream=Stream(stream.end_us, truth, stream.asked, 30), method=method
+        )[1]
+        for truth in (stream.true_log, wild)
+    ]
+    assert np.array_equal(*both)
+    assert (np.diff(both[0], axis=1) >= 0).all()
+
+
+@pytest.mark.parametrize("method", sorted(set(CALIBRATIONS) - {"none", "split"}))
+@pytest.mark.parametrize("factor", [0.3, 1.0, 3.0])
+def test_coverage_is_what_was_asked_whatever_the_predictor_claims(method, factor):
+    """Quantiles that are too narrow or too wide by a factor cover 80 % after calibration."""
+    rng = np.random.default_rng(2)
+    truth = rng.normal(8, 1, 6000)
+    rows = Asked(
+        np.arange(6000),
+        pl.Series(["u"] * 6000),
+        np.full(6000, np.inf),
+        np.tile(8 + factor * norm.ppf(LEVELS), (6000, 1)),
+    )
+    stream = Stream(np.arange(6000) + 5, truth, rows)
+    _, found = calibrated_log_quantiles(rows, levels=LEVELS, stream=stream, method=method)
+    covered = (truth >= found[:, 0]) & (truth <= found[:, 2])
+    assert covered[500:].mean() == pytest.approx(0.8, abs=3 * np.sqrt(0.16 / 5500))
+
+
+def test_owners_get_intervals_of_their_own_width():
+    """One user's jobs are known to a tenth, another's to a factor of ten: 80 % of each are covered."""
+    rng = np.random.default_rng(3)
+    is_wild = rng.random(8000) < 0.5
+    truth = np.where(is_wild, rng.normal(8, 2.3, 8000), rng.normal(8, 0.1, 8000))
+    owner = pl.Series(np.where(is_wild, "wild", "tame"))
+    rows = Asked(np.arange(8000), owner, np.full(8000, np.inf), np.full((8000, 1), 8.0))
+    stream = Stream(np.arange(8000) + 5, truth, rows)
+    widths, shares = {}, {}
+    for method in ("rolling", "owner"):
+        levels, found = calibrated_log_quantiles(rows, levels=np.array([0.5]), stream=stream, method=method)
+        low, high = (found[:, int(np.flatnonzero(np.isclose(levels, q))[0])] for q in (0.1, 0.9))
+        covered = (truth >= low) & (truth <= high)
+        shares[method] = [covered[2000:][is_wild[2000:] == wild].mean() for wild in (False, True)]
+        widths[method] = (high - low)[2000:].mean()
+    assert shares["rolling"][0] > 0.98  # the tame one is always covered, the wild one too rarely
+    assert shares["rolling"][1] < 0.7
+    assert min(shares["owner"]) > 0.72
+    assert widths["owner"] < widths["rolling"] * 1.1
 
 
 def test_without_feedback_the_prior_speaks():
-    none = Stream(np.zeros(0, dtype=np.int64), np.zeros(0), np.zeros((0, 1)))
-    raw = np.array([[8.0]])
-    levels, found = calibrated_log_quantiles(raw, levels=np.array([0.5]), asked_us=np.array([9]), stream=none)
+    none = Stream.empty(num_levels=1)
+    rows = Asked(np.array([9]), pl.Series(["a"]), np.array([np.inf]), np.array([[8.0]]))
+    levels, found = calibrated_log_quantiles(rows, levels=np.array([0.5]), stream=none, method="split")
+    assert levels is POINT_LEVELS
     at = {round(float(level), 3): place for place, level in enumerate(levels)}
-    assert found[0, at[0.5]] == pytest.approx(8.0)
+    assert found[0, at[0.5]] == 8.0
     # Ten values say 0.9 at place 9.9: between the last two.
     ends = 2 * norm.ppf([0.85, 0.95])
     assert found[0, at[0.9]] - found[0, at[0.1]] == pytest.approx(2 * (ends[0] + 0.9 * (ends[1] - ends[0])))
 
 
-def test_what_has_not_ended_is_not_heard():
-    """The scores of jobs that end later, however wild, change nothing; an end at the very instant is later."""
-    rng = np.random.default_rng(1)
-    stream = make(rng, jobs=200, levels=3)
-    wild = np.where(stream.end_us >= 100, 99.0, stream.true_log)
-    raw = np.sort(rng.normal(5, 1, (5, 3)), axis=1)
-    asked = np.full(5, 100)
-    both = [
-        calibrated_log_quantiles(
-            raw, levels=RAW_LEVELS, asked_us=asked, stream=Stream(stream.end_us, truth, stream.raw_log)
-        )
-        for truth in (stream.true_log, wild)
-    ]
-    assert np.array_equal(both[0][1], both[1][1])
+def test_nothing_is_above_the_limit():
+    rng = np.random.default_rng(4)
+    stream = make(rng, jobs=100, levels=3)
+    rows = asked(rng, jobs=20, levels=3, instants=np.full(20, 90))
+    bound = Asked(rows.asked_us, rows.owner, np.full(20, 5.0), np.minimum(rows.raw_log, 5.0))
+    assert calibrated_log_quantiles(bound, levels=LEVELS, stream=stream)[1].max() == 5.0
 
 
-@pytest.mark.parametrize("factor", [0.3, 1.0, 3.0])
-def test_coverage_is_what_was_asked_whatever_the_predictor_claims(factor):
-    """Quantiles that are too narrow or too wide by a factor cover 80 % after calibration."""
-    rng = np.random.default_rng(2)
-    truth = rng.normal(8, 1, 6000)
-    raw = np.tile(8 + factor * norm.ppf(RAW_LEVELS), (6000, 1))
-    stream = Stream(np.arange(6000), truth, raw)
-    _, found = calibrated_log_quantiles(raw, levels=RAW_LEVELS, asked_us=np.arange(6000), stream=stream)
-    covered = (truth >= found[:, 0]) & (truth <= found[:, 2])
-    assert covered[500:].mean() == pytest.approx(0.8, abs=3 * np.sqrt(0.16 / 5500))
+def test_an_unknown_method_is_named():
+    stream = Stream.empty(num_levels=1)
+    with pytest.raises(UnknownNameError, match="no calibration is named 'magic' .known: .*owner"):
+        calibrated_log_quantiles(stream.asked, levels=np.array([0.5]), stream=stream, method="magic")
 
 
-def test_an_empty_table():
-    none = Stream.of_table(Stream(np.zeros(0, dtype=np.int64), np.zeros(0), np.zeros((0, 3))).to_table(), num_levels=3)
-    assert none.raw_log.shape == (0, 3)
-    rng = np.random.default_rng(0)
-    stream = make(rng, jobs=50, levels=3)
+def test_a_stream_through_a_table_and_back():
+    none = Stream.of_table(Stream.empty(num_levels=3).to_table(), num_levels=3)
+    assert none.asked.raw_log.shape == (0, 3)
+    stream = make(np.random.default_rng(0), jobs=50, levels=3)
     again = Stream.of_table(stream.to_table(), num_levels=3)
-    assert np.array_equal(again.raw_log, stream.raw_log)
+    assert np.array_equal(again.asked.raw_log, stream.asked.raw_log)
+    assert np.array_equal(again.asked.asked_us, stream.asked.asked_us)
+    assert again.asked.owner.equals(stream.asked.owner)
     assert np.array_equal(again.end_us, stream.end_us)
     assert again.num_trained == 50

@@ -1,0 +1,158 @@
+"""Compiled passes of the calibration: quantiles of the errors of jobs that had ended, over windows that move on.
+
+In all of them errors are in the order in which the jobs ended, and a row with the stop ``s`` knows the first ``s``.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+__all__ = ["adaptive_shifts", "pooled_shifts", "rolling_shifts"]
+
+Numbers = NDArray[np.float64]
+Integers = NDArray[np.int64]
+#: Weights add up to a level within this.
+CLOSE = 1e-9
+
+
+@njit(cache=True)
+def _insert(held: Numbers, size: int, value: float) -> None:
+    """Put a value into the ascending part of a buffer."""
+    place = np.searchsorted(held[:size], value)
+    for k in range(size, place, -1):
+        held[k] = held[k - 1]
+    held[place] = value
+
+
+@njit(cache=True)
+def _remove(held: Numbers, size: int, value: float) -> None:
+    """Take a value that is there out of the ascending part of a buffer."""
+    for k in range(np.searchsorted(held[:size], value), size - 1):
+        held[k] = held[k + 1]
+
+
+@njit(cache=True)
+def _at(held: Numbers, size: int, level: float) -> float:
+    """Value at place (n + 1) level of n ascending ones, on the line between its neighbours: conformal for an end."""
+    at = min(max((size + 1) * level - 1, 0.0), size - 1.0)
+    low = int(at)
+    return float(held[low] + (held[min(low + 1, size - 1)] - held[low]) * (at - low))
+
+
+@njit(cache=True)
+def rolling_shifts(errors: Numbers, stops: Integers, level: float, prior: Numbers, window: int) -> Numbers:
+    """Quantile of the last ``window`` errors before each of ascending stops, and of the prior."""
+    found = np.empty(len(stops))
+    held = np.empty(window + len(prior) + 1)
+    held[: len(prior)] = np.sort(prior)
+    size, stop = len(prior), 0
+    for row in range(len(stops)):
+        if stops[row] - window > stop:  # nothing of the window so far is left
+            held[: len(prior)] = np.sort(prior)
+            size, stop = len(prior), stops[row] - window
+        while stop < stops[row]:
+            _insert(held, size, errors[stop])
+            size += 1
+            stop += 1
+            if size > window + len(prior):
+                _remove(held, size, errors[stop - window - 1])
+                size -= 1
+        found[row] = _at(held, size, level)
+    return found
+
+
+@njit(cache=True)
+def _mixed(held: Numbers, size: int, each: float, own: Numbers, level: float) -> float:
+    """Least value up to which the weight of both ascending lists reaches a level; ``each`` of the first, 1 of own."""
+    target = level * (each * size + len(own)) - CLOSE
+    low, high = 0, size - 1
+    while low < high:
+        middle = (low + high) // 2
+        if (middle + 1) * each + np.searchsorted(own, held[middle], side="right") >= target:
+            high = middle
+        else:
+            low = middle + 1
+    reached = (low + 1) * each + np.searchsorted(own, held[low], side="right") >= target
+    below = size * each if not reached else low * each
+    place = max(int(np.ceil(target - below)) - 1, 0)
+    if len(own) and place < len(own) and (not reached or own[place] < held[low]):
+        return float(own[place])
+    return float(held[low])
+
+
+@njit(cache=True)
+def pooled_shifts(
+    errors: Numbers,
+    owners: Integers,
+    stops: Integers,
+    asking: Integers,
+    levels: Numbers,
+    prior: Numbers,
+    pooling: tuple[int, int, float],
+) -> Numbers:
+    """Quantiles of the asking owner's last errors mixed with everybody's, for ascending stops; (rows, levels)."""
+    window, own_window, others_weight = pooling
+    num_owners = max(owners.max() if len(owners) else -1, asking.max() if len(asking) else -1) + 1
+    ring, own = np.empty((num_owners, own_window)), np.empty((num_owners, own_window + 1))
+    seen = np.zeros(num_owners, np.int64)
+    held = np.empty(window + len(prior) + 1)
+    held[: len(prior)] = prior
+    size, stop = len(prior), 0
+    found = np.empty((len(stops), len(levels)))
+    for row in range(len(stops)):
+        while stop < stops[row]:
+            _insert(held, size, errors[stop])
+            size += 1
+            who = owners[stop]
+            if who >= 0:
+                count = min(seen[who], own_window)
+                _insert(own[who], count, errors[stop])
+                if count == own_window:
+                    _remove(own[who], count + 1, ring[who, seen[who] % own_window])
+                ring[who, seen[who] % own_window] = errors[stop]
+                seen[who] += 1
+            stop += 1
+            if size > window + len(prior):
+                _remove(held, size, errors[stop - window - 1])
+                size -= 1
+        who = asking[row]
+        count = min(seen[who], own_window) if who >= 0 else 0
+        mine = own[who, :count] if who >= 0 else own.ravel()[:0]
+        for k in range(len(levels)):
+            found[row, k] = _mixed(held, size, others_weight / size, mine, levels[k])
+    return found
+
+
+@njit(cache=True)
+def adaptive_shifts(
+    errors: Numbers, then: Integers, stops: Integers, level: float, prior: Numbers, options: tuple[int, float]
+) -> Numbers:
+    """Rolling quantiles whose level moves by a step after each job that ended, up if it was missed.
+
+    A past job ``i`` was asked about when the first ``then[i]`` had ended: whether its interval missed it is decided by
+    the shift of that instant, and told only when it ends.
+    """
+    window, step = options
+    found = np.empty(len(stops))
+    issued = np.empty(len(errors))
+    by_ask = np.argsort(then)
+    held = np.empty(window + len(prior) + 1)
+    held[: len(prior)] = np.sort(prior)
+    size, stop, ask, now = len(prior), 0, 0, level
+    for row in range(len(stops)):
+        while stop < stops[row]:
+            while ask < len(by_ask) and then[by_ask[ask]] <= stop:
+                issued[by_ask[ask]] = _at(held, size, min(max(now, 0.0), 1.0))
+                ask += 1
+            missed = 1.0 if errors[stop] > issued[stop] else 0.0
+            now += step * (missed - (1 - level))
+            _insert(held, size, errors[stop])
+            size += 1
+            stop += 1
+            if size > window + len(prior):
+                _remove(held, size, errors[stop - window - 1])
+                size -= 1
+        found[row] = _at(held, size, min(max(now, 0.0), 1.0))
+    return found
