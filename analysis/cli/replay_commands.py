@@ -23,6 +23,7 @@ from analysis.cli.replay_output import (
     write_replays,
 )
 from analysis.cli.replay_runs import planned
+from analysis.cli.replay_tables import write_tables
 from analysis.errors import UsageError
 
 if TYPE_CHECKING:
@@ -63,6 +64,7 @@ def replay(
         bool, typer.Option("--enforce-limits", help="End jobs at their time limit; by default they run on.")
     ] = False,
     seed: Annotated[int, typer.Option(help="Of placement 'random'.")] = 0,
+    figures: Annotated[bool, typer.Option("--figures/--no-figures", help="Draw figures into DIR/figures.")] = True,
     json_to: JsonOption = None,
 ) -> None:
     """Replay a Trace under one or more policies and write schedules and metrics.
@@ -90,7 +92,12 @@ def replay(
             step(one.label)
     rows = [{"schedule": one.label, "options": one.options, **results[one.label].metrics()} for one in runs]
     table = compared_with_log(jobs, results)
-    write_folder(output, lambda folder: write_replays(folder, rows, results, table), marker=MARKER)
+
+    def write(folder: Path) -> None:
+        write_replays(folder, rows, results, table, figures=figures)
+        write_tables(folder, results, jobs, figures=figures)
+
+    write_folder(output, write, marker=MARKER)
     show_table([in_hours(row) for row in rows], json_to=json_to)
     show_table(agreement(table), json_to=json_to)
     notes += _oracle_note(names, columns)
@@ -100,7 +107,7 @@ def replay(
     for note in dict.fromkeys(notes):
         say(f"note: {note}", json_to=json_to)
     write_json(rows, json_to)
-    say(f"Schedules and metrics written to {output}", json_to=json_to)
+    say(f"Schedules, metrics{' and figures' if figures else ''} written to {output}", json_to=json_to)
 
 
 def choose_cluster(trace: Trace, text: str | None) -> Cluster:

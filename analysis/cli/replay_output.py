@@ -21,7 +21,12 @@ SHOWN: Final = ("mean_jct_s", "mean_queueing_delay_s", "p95_queueing_delay_s", "
 
 
 def write_replays(
-    folder: Path, rows: Sequence[dict[str, Any]], results: dict[str, ReplayResult], fidelity: pl.DataFrame | None
+    folder: Path,
+    rows: Sequence[dict[str, Any]],
+    results: dict[str, ReplayResult],
+    fidelity: pl.DataFrame | None,
+    *,
+    figures: bool = True,
 ) -> None:
     """Write schedules, metrics, and, where the log tells waits, fidelity with its figure."""
     from analysis.report.download import csv_text
@@ -39,6 +44,8 @@ def write_replays(
 
     fidelity.write_parquet(folder / "fidelity.parquet")
     (folder / "fidelity.csv").write_text(csv_text(fidelity), encoding="utf-8")
+    if not figures:
+        return
     (folder / "figures").mkdir()
     write_figures({"fidelity": fidelity}, folder / "figures", names=["fidelity"])
 

@@ -5,6 +5,7 @@ from analysis.plots.distributions import plot_duration_cdf, plot_duration_cdf_gp
 from analysis.plots.drift import plot_weekly_drift
 from analysis.plots.fidelity import plot_fidelity
 from analysis.plots.fits import plot_duration_fits, plot_duration_tail_fits
+from analysis.plots.gantt import plot_gantt
 from analysis.plots.hardware import plot_allocation_by_type, plot_fragmentation, plot_idle_gpu_hours
 from analysis.plots.inequality import plot_concentration
 from analysis.plots.losses import (
@@ -18,7 +19,14 @@ from analysis.plots.over_time import plot_arrivals_by_hour, plot_arrivals_over_t
 from analysis.plots.predictability import plot_duration_predictability, plot_nearest_history
 from analysis.plots.predictions import plot_captured_share, plot_policies, plot_prediction_errors, plot_predictor_scores
 from analysis.plots.published import plot_published_comparison
-from analysis.plots.registry import FIGURES, FigureSpec, Tables, by_log, figure, render_svg, write_figures
+from analysis.plots.registry import FIGURES, FigureSpec, Tables, by_log, figure, render_svg, write_figure, write_figures
+from analysis.plots.replays import (
+    plot_replay_allocation,
+    plot_replay_delays,
+    plot_replay_jct,
+    plot_replay_queue,
+    plot_replay_queue_gpus,
+)
 from analysis.plots.shares import plot_gpu_demand, plot_status, plot_top_users, plot_top_vcs
 from analysis.plots.style import new_axes, to_png, to_svg
 from analysis.plots.tenancy import plot_vc_load, plot_wasteful_users
@@ -47,6 +55,7 @@ __all__ = [
     "plot_duration_tail_fits",
     "plot_fidelity",
     "plot_fragmentation",
+    "plot_gantt",
     "plot_gpu_demand",
     "plot_idle_gpu_hours",
     "plot_nearest_history",
@@ -57,6 +66,11 @@ __all__ = [
     "plot_published_comparison",
     "plot_queueing_by_hour",
     "plot_queueing_delay_cdf",
+    "plot_replay_allocation",
+    "plot_replay_delays",
+    "plot_replay_jct",
+    "plot_replay_queue",
+    "plot_replay_queue_gpus",
     "plot_running_gpus",
     "plot_slowdown",
     "plot_status",
@@ -71,5 +85,6 @@ __all__ = [
     "render_svg",
     "to_png",
     "to_svg",
+    "write_figure",
     "write_figures",
 ]

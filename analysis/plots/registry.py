@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from analysis.errors import HindcastError, UnknownNameError
 from analysis.plots.style import SIZE_IN, new_axes, new_panels, to_png, to_svg
 
-__all__ = ["FIGURES", "FigureSpec", "Tables", "by_log", "figure", "render_svg", "write_figures"]
+__all__ = ["FIGURES", "FigureSpec", "Tables", "by_log", "figure", "render_svg", "write_figure", "write_figures"]
 
 Draw = Callable[..., Axes]
 #: A result table, or the same one of several logs by the log's name.
@@ -204,9 +204,32 @@ def write_figures(tables: Mapping[str, Tables], folder: Path, *, names: Iterable
         table = tables.get(spec.table)
         if table is None or not spec.content_of(table):
             continue
-        drawn = spec.draw_figure(table)
-        svg, png = folder / f"{name}.svg", folder / f"{name}.png"
-        svg.write_text(to_svg(drawn, name=name, title=spec.title), encoding="utf-8")
-        png.write_bytes(to_png(drawn))
-        written += [svg, png]
+        written += write_figure(name, table, folder)
     return written
+
+
+def write_figure(name: str, table: Tables, folder: Path, *, file_name: str | None = None) -> list[Path]:
+    """Write one figure as SVG and PNG.
+
+    Parameters
+    ----------
+    name : str
+        One of ``FIGURES``.
+    table : DataFrame or mapping of str to DataFrame
+        What it draws.
+    folder : Path
+        Where the files go; it must exist.
+    file_name : str, optional
+        Without extension, and prefix of the ids in the SVG; by default the figure's name.
+
+    Returns
+    -------
+    list of Path
+        The two files.
+    """
+    spec, stem = FIGURES[name], file_name or name
+    drawn = spec.draw_figure(table)
+    svg, png = folder / f"{stem}.svg", folder / f"{stem}.png"
+    svg.write_text(to_svg(drawn, name=stem, title=spec.title), encoding="utf-8")
+    png.write_bytes(to_png(drawn))
+    return [svg, png]

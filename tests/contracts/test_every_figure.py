@@ -16,6 +16,9 @@ from analysis.characterize import CHARACTERIZATIONS, characterize
 from analysis.errors import UnknownNameError
 from analysis.plots import FIGURES, render_svg, to_png, write_figures
 from analysis.replay import Cluster, fidelity, replay
+from analysis.replay.gantt import gantt
+from analysis.replay.over_time import over_time
+from analysis.replay.quantiles import quantiles
 from analysis.report import compare_with_published
 from analysis.trace import Trace, TraceMeta
 from tests.rich_trace import rich_trace
@@ -28,6 +31,9 @@ HAS_UNIT = re.compile(
 )
 COUNTS_AND_NAMES = {
     "GPUs in use",
+    "GPUs waited for",
+    "Jobs waiting",
+    "Node",
     "GPUs per job",
     "Last status",
     "Weekday",
@@ -85,10 +91,17 @@ def _gains() -> pl.DataFrame:
     return table.with_columns(base_mean_jct_s=pl.lit(7200.0), like_for_like=pl.lit(value=True))
 
 
-def _fidelity() -> pl.DataFrame:
+def _replayed() -> dict[str, pl.DataFrame]:
     jobs = TRACE.jobs.filter(pl.col("num_gpus") > 0)
     site = Cluster.uniform(num_nodes=4, num_gpus=8)
-    return fidelity(jobs, {policy: replay(jobs, cluster=site, policy=policy) for policy in ("fifo", "easy")})
+    policies = ("fifo", "easy", "sjf", "srtf_skip")
+    results = {policy: replay(jobs, cluster=site, policy=policy) for policy in policies}
+    return {
+        "fidelity": fidelity(jobs, {name: results[name] for name in policies[:2]}),
+        "replay_over_time": over_time(results),
+        "replay_quantiles": quantiles(results),
+        "gantt": gantt(results["fifo"], jobs),
+    }
 
 
 TRACE = _trace()
@@ -98,7 +111,7 @@ TABLES = {name: item.table(TRACE) for name, item in CHARACTERIZATIONS.items()} |
         {"duration_s": [10.0, 100.0, None], "predicted_duration_s__boosted": [20.0, 90.0, 3.0]}
     ),
     "gains": _gains(),
-    "fidelity": _fidelity(),
+    **_replayed(),
 }
 TABLES["published_comparison"] = compare_with_published({"sixty": TABLES})
 # Sixty jobs without nodes do not fill every table.

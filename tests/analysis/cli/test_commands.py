@@ -57,6 +57,19 @@ def test_replay_writes_a_schedule_a_policy_and_metrics(venus, tmp_path, capsys):
     metrics = pl.read_parquet(tmp_path / "R" / "metrics.parquet")
     assert metrics["mean_jct_s"].to_list() == [row["mean_jct_s"] for row in rows]
     assert json.loads((tmp_path / "R" / "metrics.json").read_text()) == rows
+    by_vc = pl.read_parquet(tmp_path / "R" / "by_vc.parquet")
+    totals = by_vc.group_by("schedule", maintain_order=True).agg(pl.col("num_finished").sum())
+    assert totals.rows() == [(row["schedule"], row["num_finished"]) for row in rows]
+    for name in ("by_vc", "by_user", "over_time", "quantiles"):
+        table = pl.read_parquet(tmp_path / "R" / f"{name}.parquet")
+        assert table["schedule"].unique(maintain_order=True).to_list() == ["fifo", "sjf_skip", "easy"]
+        assert (tmp_path / "R" / f"{name}.csv").read_text().count("\n") == table.height + 1
+    drawn = {path.name for path in (tmp_path / "R" / "figures").iterdir()}
+    names = ["replay_allocation", "replay_queue", "replay_queue_gpus", "replay_delays", "replay_jct"]
+    names += [f"gantt__{row['schedule']}" for row in rows]
+    assert {f"{name}.{kind}" for name in names for kind in ("svg", "png")} <= drawn
+    json_of(capsys, "replay", venus, "--policy", "fifo", "--no-figures", "-o", tmp_path / "N")
+    assert not (tmp_path / "N" / "figures").exists()
 
 
 def test_train_predict_and_replay_with_the_model(venus, tmp_path, capsys):

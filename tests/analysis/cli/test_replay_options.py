@@ -131,7 +131,7 @@ def test_all_that_is_wrong_is_said_at_once():
 
 def test_an_option_reaches_the_policy_and_the_metrics(trace, run, tmp_path):
     words = ["--policy", "fifo,las_skip", "--cluster", "6x8", "--option", "las_skip.thresholds_gpu_s=60,600"]
-    code, out, err = run("replay", trace, *words, "-o", tmp_path / "R", "--json", "-")
+    code, out, err = run("replay", trace, *words, "--no-figures", "-o", tmp_path / "R", "--json", "-")
     assert code == 0, err
     rows = json.loads(out)
     assert [row["options"] for row in rows] == [None, "thresholds_gpu_s=60,600"]
@@ -143,7 +143,9 @@ def test_an_option_reaches_the_policy_and_the_metrics(trace, run, tmp_path):
 
 
 def test_an_unknown_option_is_a_wrong_usage(trace, run, tmp_path):
-    code, _, err = run("replay", trace, "--policy", "las", "--option", "las.speed=3", "-o", tmp_path / "R")
+    code, _, err = run(
+        "replay", trace, "--policy", "las", "--option", "las.speed=3", "--no-figures", "-o", tmp_path / "R"
+    )
     assert code == 2
     assert "known: thresholds_gpu_s" in err
     assert not (tmp_path / "R").exists()
@@ -153,7 +155,7 @@ def test_the_seed_is_that_of_random_placement(trace, run, tmp_path):
     nodes = {}
     for name, seed in (("a", 1), ("b", 2), ("c", 1)):
         words = ["--policy", "fifo", "--placement", "random", "--cluster", "6x8", "--seed", seed]
-        assert run("replay", trace, *words, "-o", tmp_path / name)[0] == 0
+        assert run("replay", trace, *words, "--no-figures", "-o", tmp_path / name)[0] == 0
         nodes[name] = schedule_of(tmp_path / name, "fifo")["nodes"].to_list()
     assert nodes["a"] == nodes["c"]
     assert nodes["a"] != nodes["b"]
@@ -165,7 +167,7 @@ def test_limits_end_jobs_only_if_that_is_asked_for(trace, run, tmp_path):
     Trace(limited, meta=given.meta).write(tmp_path / "T")
     words = ["replay", tmp_path / "T", "--policy", "recorded,fifo,helios_fifo", "--cluster", "40x8"]
     for name, more in (("on", ["--enforce-limits"]), ("off", [])):
-        code, out, err = run(*words, *more, "-o", tmp_path / name)
+        code, out, err = run(*words, *more, "--no-figures", "-o", tmp_path / name)
         assert code == 0, err
         schedule = schedule_of(tmp_path / name, "fifo").filter(pl.col("state") == "finished")
         longest = (schedule["end_s"] - schedule["start_s"]).max()
@@ -177,7 +179,7 @@ def test_limits_end_jobs_only_if_that_is_asked_for(trace, run, tmp_path):
 
 def test_heliosartifacts_rules_are_policies_of_the_command(trace, run, tmp_path):
     words = ["--policy", "helios_srtf,sjf", "--placement", "consolidate,first_fit", "--cluster", "6x8", "--no-vc"]
-    code, out, err = run("replay", trace, *words, "-o", tmp_path / "R", "--json", "-")
+    code, out, err = run("replay", trace, *words, "--no-figures", "-o", tmp_path / "R", "--json", "-")
     assert code == 0, err
     labels = ["helios_srtf__oracle__helios", "sjf__oracle__consolidate", "sjf__oracle__first_fit"]
     assert [row["schedule"] for row in json.loads(out)] == labels
