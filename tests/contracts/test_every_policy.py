@@ -68,7 +68,8 @@ def test_the_log_is_contended(result: ReplayResult):
     """Otherwise the other tests would show little."""
     assert result.counts["max_queue_length"] > (3 if POLICIES[result.policy].preempts else 10)
     if POLICIES[result.policy].preempts:
-        assert result.metrics()["num_preemptions"] > 10
+        # Who lends takes back now and then only.
+        assert result.metrics()["num_preemptions"] > (1 if POLICIES[result.policy].leaves_vc else 10)
 
 
 def test_run_time_is_the_logs(result: ReplayResult, log: pl.DataFrame):
@@ -85,7 +86,7 @@ def test_whole_gang_on_the_nodes_of_its_vc(result: ReplayResult, log: pl.DataFra
     sizes = dict(cluster.nodes.select("node_id", "num_gpus").iter_rows())
     vcs = dict(cluster.nodes.select("node_id", "vc").iter_rows())
     for gpus, vc, nodes in table.select("num_gpus", "vc", "nodes").iter_rows():
-        assert {vcs[node] for node in nodes} == {vc}
+        assert {vcs[node] for node in nodes} == {vc} or POLICIES[result.policy].leaves_vc
         assert sum(sizes[node] for node in nodes) >= gpus
         assert len(nodes) == (1 if gpus <= 8 else 2)
 

@@ -3,7 +3,7 @@
 One file per family; a new policy is one function with ``@policy`` (see ``registry``).
 """
 
-from analysis.replay.policies import backfill, fair, leases, moving, orders
+from analysis.replay.policies import backfill, fair, leases, lending, moving, orders
 from analysis.replay.policies.own import NumbaKey, PythonKey, PythonScheduler
 from analysis.replay.policies.registry import POLICIES, Policy, policy
 from analysis.replay.policies.rules import MovingKey
@@ -18,6 +18,7 @@ __all__ = [
     "backfill",
     "fair",
     "leases",
+    "lending",
     "moving",
     "orders",
     "policy",

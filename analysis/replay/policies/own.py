@@ -108,6 +108,8 @@ class PythonScheduler:
         Columns of the jobs table that it reads.
     until_fits : bool
         Leave out the instants at which nobody of those who wait would fit: for schedulers that do not preempt.
+    leaves_vc : bool
+        Whether it puts jobs onto nodes of other VCs.
     owner : str, optional
         Column by which ``Simulation.owner_use_gpu_s`` counts GPU time …
     half_life_s : float
@@ -119,6 +121,7 @@ class PythonScheduler:
     costs: Costs = Costs()  # noqa: RUF009 - frozen
     needs: frozenset[str] = _MAY_PREDICT
     until_fits: bool = False
+    leaves_vc: bool = False
     owner: str | None = None
     half_life_s: float = math.inf
 

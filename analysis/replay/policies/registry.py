@@ -90,6 +90,11 @@ class Policy:
         return isinstance(rule, MovingKey) or (not isinstance(rule, pl.Expr) and rule.preempts)
 
     @property
+    def leaves_vc(self) -> bool:
+        """Whether jobs may run on nodes of other VCs than their own."""
+        return getattr(self.rule, "leaves_vc", False)
+
+    @property
     def needs(self) -> frozenset[str]:
         """Columns that the key reads."""
         rule = self.rule
