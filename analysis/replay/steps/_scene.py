@@ -20,7 +20,18 @@ from analysis.replay._state import Log, Work
 from analysis.replay.engine import _empty_log
 from analysis.replay.policies.rules import Costs
 from analysis.replay.steps._box import make_box as _box_of
-from analysis.replay.steps._state import F64, NUM_ENDED, NUM_STARTED, RUNS, Kept, Roster, Steps, make_kept, owner_codes
+from analysis.replay.steps._state import (
+    F64,
+    NEXT,
+    NUM_ENDED,
+    NUM_STARTED,
+    RUNS,
+    Kept,
+    Roster,
+    Steps,
+    make_kept,
+    owner_codes,
+)
 from analysis.replay.steps.views import JobsView
 
 #: Columns of a jobs table that are known only when a job is over: no simulation shows them.
@@ -133,6 +144,12 @@ class Scene:
     def num_waiting(self) -> int:
         """Number of waiting jobs."""
         return int(self.kept.waiting.length.sum())
+
+    @property
+    def has_more_to_come(self) -> bool:
+        """Whether anything will happen by itself: a job end or arrive, a timer ring."""
+        has_arrivals = self.kept.config[NEXT] < len(self.prepared.submit)
+        return bool(has_arrivals or self.kept.running.length.any() or self._timers)
 
     @property
     def num_running(self) -> int:
