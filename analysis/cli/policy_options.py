@@ -18,6 +18,7 @@ __all__ = ["form_of", "option_types", "text_of", "with_options"]
 
 EXAMPLE: Final = "--option las.thresholds_gpu_s=3600,14400"
 TRUTHS: Final = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
+MAPPINGS: Final = (Mapping, dict)
 PLAIN: Final[dict[Any, str]] = {
     float: "number",
     int: "whole number",
@@ -118,10 +119,10 @@ def form_of(annotation: Any) -> str:
     if annotation in PLAIN:
         return PLAIN[annotation]
     origin, inner = typing.get_origin(annotation), typing.get_args(annotation)
-    if origin in {typing.Union, types.UnionType}:
-        return " or ".join(form_of(one) for one in inner)
-    if origin is typing.Literal:
-        return " or ".join(map(str, inner))
+    if origin in {typing.Union, types.UnionType, typing.Literal}:
+        return " or ".join(str(one) if origin is typing.Literal else form_of(one) for one in inner)
+    if origin in MAPPINGS:
+        return f"name:{form_of(inner[1])},name:{form_of(inner[1])},…"
     if origin is tuple and inner[-1] is Ellipsis:
         return f"{form_of(inner[0])},{form_of(inner[0])},…"
     if origin is tuple:
@@ -143,6 +144,8 @@ def text_of(value: Any) -> str:
         return str(value).lower()
     if isinstance(value, float):
         return f"{value:.15g}"
+    if isinstance(value, Mapping):
+        value = tuple(value.items())
     if isinstance(value, tuple):
         is_pairs = any(isinstance(one, tuple) for one in value)
         parts = (":".join(map(text_of, one)) if is_pairs else text_of(one) for one in value)
@@ -163,6 +166,9 @@ def _parse(text: str, annotation: Any) -> Any:
         return _first(text, inner)
     if origin is typing.Literal:
         return {str(one): one for one in inner}[text] if text in map(str, inner) else _refuse(text)
+    if origin in MAPPINGS:
+        pairs = [part.rpartition(":")[::2] for part in text.split(",")]
+        return {name.strip() or _refuse(text): _parse(value.strip(), inner[1]) for name, value in pairs}
     if origin is tuple and inner[-1] is Ellipsis:
         return tuple(_parse(part.strip(), inner[0]) for part in text.split(","))
     if origin is tuple:

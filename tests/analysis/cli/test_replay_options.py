@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Mapping
 from typing import Any, Literal
 
 import polars as pl
@@ -72,30 +73,41 @@ def test_every_default_can_be_written_and_is_read_as_it_was(name: str):
     for option, parameter in parameters.items():
         found = options_from(f"{name}.{option}={text_of(parameter.default)}", asked=(name,))
         assert found[name] == {option: parameter.default}
-        assert "text" not in form_of(option_types(POLICIES[name])[option])
+        annotation = option_types(POLICIES[name])[option]
+        assert annotation is str or "text" not in form_of(annotation), "a type that the command line cannot read"
 
 
 def test_a_policy_of_ones_own_may_have_other_types():
     @policy(trait="skip")
-    def mine(*, most: int = 3, is_on: bool = True, word: str = "a", one_of: Literal["x", "y"] = "x") -> pl.Expr:
+    def mine(
+        *,
+        most: int = 3,
+        is_on: bool = True,
+        word: str = "a",
+        one_of: Literal["x", "y"] = "x",
+        shares: Mapping[str, float] | None = None,
+    ) -> pl.Expr:
         """Mine."""
-        return pl.col("num_gpus") * most * is_on + len(word) + len(one_of)
+        weight = len(word) + len(one_of) + sum((shares or {}).values())
+        return pl.col("num_gpus") * most * is_on + weight
 
     try:
-        texts = ("mine.most=4", "mine.is_on=no", "mine.word=b=c", "mine.one_of=y")
-        assert options_from(*texts, asked=("mine",)) == {
-            "mine": {"most": 4, "is_on": False, "word": "b=c", "one_of": "y"}
-        }
+        texts = ("mine.most=4", "mine.is_on=no", "mine.word=b=c", "mine.one_of=y", "mine.shares=ann:2,b:ob:0.5")
+        expected = {"most": 4, "is_on": False, "word": "b=c", "one_of": "y", "shares": {"ann": 2.0, "b:ob": 0.5}}
+        assert options_from(*texts, asked=("mine",)) == {"mine": expected}
+        assert text_of(expected["shares"]) == "ann:2,b:ob:0.5"
+        wrong = ("mine.most=4.5", "mine.is_on=perhaps", "mine.one_of=z", "mine.shares=ann")
         with pytest.raises(UsageError) as caught:
-            options_from("mine.most=4.5", "mine.is_on=perhaps", "mine.one_of=z", asked=("mine",))
+            options_from(*wrong, asked=("mine",))
     finally:
         del POLICIES["mine"]
-    for expected in (
+    for text in (
         "found '4.5', expected whole number",
         "found 'perhaps', expected true or false",
         "expected x or y",
+        "found 'ann', expected name:number,name:number,… or none",
     ):
-        assert expected in str(caught.value)
+        assert text in str(caught.value)
 
 
 def test_all_that_is_wrong_is_said_at_once():
