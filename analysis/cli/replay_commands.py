@@ -74,7 +74,7 @@ def replay(
     from analysis.replay import PLACEMENTS, POLICIES
     from analysis.replay.helios import HELIOS
     from analysis.replay.recorded import RECORDED
-    from analysis.trace import Trace, write_folder
+    from analysis.trace import Trace
 
     names = _known(policy, [*POLICIES, RECORDED, *HELIOS], kind="scheduling policy", option="--policy")
     placements = _known(placement, PLACEMENTS, kind="placement", option="--placement")
@@ -90,7 +90,28 @@ def replay(
         for one in runs:
             results[one.label] = one.run(jobs, attempts=trace.attempts, how=how, limits=limits)
             step(one.label)
-    rows = [{"schedule": one.label, "options": one.options, **results[one.label].metrics()} for one in runs]
+    notes += _oracle_note(names, columns)
+    notes += [note for result in results.values() for note in (*result.notes, *rejected_note(result))]
+    if enforce_limits:
+        notes += timeout_notes({one.label: results[one.label] for one in runs if one.policy is not None})
+    options = {one.label: one.options for one in runs}
+    rows = [{"schedule": label, "options": options[label], **result.metrics()} for label, result in results.items()]
+    _tell(output, jobs, results, rows=rows, notes=notes, figures=figures, json_to=json_to)
+
+
+def _tell(
+    output: Path,
+    jobs: pl.DataFrame,
+    results: dict[str, ReplayResult],
+    *,
+    rows: list[dict[str, Any]],
+    notes: list[str],
+    figures: bool,
+    json_to: Path | None,
+) -> None:
+    """Write what the replays gave, and show it."""
+    from analysis.trace import write_folder
+
     table = compared_with_log(jobs, results)
 
     def write(folder: Path) -> None:
@@ -100,14 +121,11 @@ def replay(
     write_folder(output, write, marker=MARKER)
     show_table([in_hours(row) for row in rows], json_to=json_to)
     show_table(agreement(table), json_to=json_to)
-    notes += _oracle_note(names, columns)
-    notes += [note for result in results.values() for note in (*result.notes, *rejected_note(result))]
-    if enforce_limits:
-        notes += timeout_notes({one.label: results[one.label] for one in runs if one.policy is not None})
     for note in dict.fromkeys(notes):
         say(f"note: {note}", json_to=json_to)
     write_json(rows, json_to)
-    say(f"Schedules, metrics{' and figures' if figures else ''} written to {output}", json_to=json_to)
+    what = "Schedules, metrics and figures" if figures else "Schedules and metrics"
+    say(f"{what} written to {output}", json_to=json_to)
 
 
 def choose_cluster(trace: Trace, text: str | None) -> Cluster:
