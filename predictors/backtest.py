@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 import polars as pl
-from numpy.typing import NDArray
-from sklearn.base import clone
 
-from analysis import schema
-from analysis.errors import UsageError
-from predictors.base import DurationPredictor, make_predictor
-from predictors.jobs_table import as_jobs, is_known
-from predictors.scores import score_all
-from predictors.training_view import known_end, training_view
+from predictors.backtest_plan import Models, Plan, make_plan, named_models, split_log, usable_jobs
+from predictors.backtest_run import ModelRun, run_model
+from predictors.backtest_tables import (
+    GROUPINGS,
+    HIGH,
+    LOW,
+    calibration_curve,
+    describe_rows,
+    difference_table,
+    leaderboard,
+    scores_by,
+)
+from predictors.jobs_table import as_jobs
+from predictors.training_view import known_end
 
-__all__ = ["BacktestResult", "Progress", "backtest", "prediction_column"]
+__all__ = ["BacktestResult", "Models", "Progress", "backtest", "prediction_column"]
 
-Models = Sequence[str | DurationPredictor] | Mapping[str, DurationPredictor]
 #: Called once for each model, with its name, before it is fitted.
 Progress = Callable[[str], None]
 
@@ -32,13 +37,27 @@ class BacktestResult:
     Attributes
     ----------
     scores : DataFrame, one row per model in the order asked for
-        ``model``, ``num_train`` (known durations seen), ``num_censored``, ``num_excluded`` (failures that did not
-        teach), ``num_test``, the scores of ``predictors.scores.SCORES`` over all test jobs, and
-        ``log_mae_completed`` with ``num_test_completed`` over those that completed (null where statuses are not
-        known).
+        ``model``, ``num_train`` (known durations seen at the first fit), ``num_censored``, ``num_excluded`` (failures
+        that did not teach), ``num_test``, ``num_batches`` (jobs of one owner, request and minute are one),
+        ``effective_owners`` (inverse Herfindahl), ``num_fits``; the scores of ``predictors.scores.SCORES`` and, of the
+        interval from p10 to p90, ``INTERVAL_SCORES``; ``log_mae_batch``, ``coverage_batch`` (each batch weighs 1);
+        ``log_mae_low``, ``log_mae_high`` (95 %, moving blocks of days); ``worst_week_coverage`` (weeks with enough
+        jobs); ``c_index`` (later jobs known only from below count as censored); ``log_mae_completed`` with
+        ``num_test_completed`` over those that completed (null where statuses are not known).
     predictions : DataFrame, one row per test job
-        ``job_id``, ``submit_time``, ``duration_s`` (true) and ``predicted_duration_s__<model>`` each [s]; joins to
-        the jobs by ``job_id``.
+        ``job_id``, ``submit_time``, ``duration_s`` (true), ``owner``, ``batch``, ``window``, ``size_class``,
+        ``status``, ``user_age``, and ``predicted_duration_s__<model>``, ``predicted_p10_s__<model>``,
+        ``predicted_p90_s__<model>`` each [s]; joins to the jobs by ``job_id``.
+    by : DataFrame
+        The scores within each ``value`` of each ``grouping`` ("window": weeks, "size", "user_age", "status").
+    differences : DataFrame, one row per pair of models
+        ``log_mae_difference`` (``model`` minus ``other``; below 0 = ``model`` is better), its 95 % intervals over days
+        and over users, ``batch_difference``, and the ``verdict``: "better" or "worse" only if both intervals agree.
+        They hold given these fits: another seed may differ.
+    curve : DataFrame
+        ``model``, ``level``, ``observed``: share of the jobs that ran no longer than the predicted quantile.
+    timings : DataFrame, one row per model
+        ``fit_cpu_s``, ``predict_cpu_s``, ``predictions_per_cpu_s``: not the same on every run, so not in ``scores``.
     cutoff : datetime
         The split, in UTC.
     end_is_proxy : bool
@@ -46,42 +65,43 @@ class BacktestResult:
         it was, and scores are optimistic.
     notes : list of str
         What was left out or assumed, in sentences.
+    plan : Plan
+        How it was done.
     """
 
     scores: pl.DataFrame
     predictions: pl.DataFrame
+    by: pl.DataFrame
+    differences: pl.DataFrame
+    curve: pl.DataFrame
+    timings: pl.DataFrame
     cutoff: datetime
     end_is_proxy: bool
     notes: list[str]
+    plan: Plan
 
 
-def prediction_column(model: str) -> str:
+def prediction_column(model: str, *, kind: str = "duration") -> str:
     """Name of the column that holds a model's predictions.
 
     Examples
     --------
-    >>> prediction_column("boosted")
-    'predicted_duration_s__boosted'
+    >>> prediction_column("boosted"), prediction_column("boosted", kind="p90")
+    ('predicted_duration_s__boosted', 'predicted_p90_s__boosted')
     """
-    return f"predicted_duration_s__{model}"
+    return f"predicted_{kind}_s__{model}"
 
 
 def backtest(
-    jobs: Any,
-    *,
-    models: Models,
-    split: float = 0.6,
-    time_zone: str = "UTC",
-    random_state: int = 0,
-    gpu_jobs_only: bool = True,
-    progress: Progress | None = None,
+    jobs: Any, *, models: Models, by: Sequence[str] = tuple(GROUPINGS), progress: Progress | None = None, **options: Any
 ) -> BacktestResult:
     """Split a log by time, train on what was known then, and predict every later job as of its submission.
 
     The cutoff is the submission time of the job at ``split`` of the jobs in submission order. A model learns from
-    jobs that were submitted and had ended before it (those running then are censored). Each later job is predicted
-    once, with the history of all jobs that ended strictly before its own submission, so the history goes on in the
-    test part while the model does not.
+    jobs that were submitted and had ended before it (those running then are censored); with ``refit`` it learns again
+    every day or week of the test part. Each later job is predicted once, by the model that is the latest when it is
+    asked about, with the history of all jobs that ended strictly before that instant: so the history goes on in the
+    test part, and so do the errors that intervals are calibrated with.
 
     Parameters
     ----------
@@ -89,137 +109,91 @@ def backtest(
         A jobs table. Rows without a submission time are left out and counted.
     models : sequence of str or predictors, or mapping of name to predictor
         Registered names, or predictors that were not fitted (they are not changed).
-    split : float, default 0.6
-        Between 0 and 1.
-    time_zone : str, default "UTC"
-        Where hours and weekdays mean something; given to models made by name.
-    random_state : int, default 0
-        Seed, given to models made by name.
-    gpu_jobs_only : bool, default True
-        Leave out jobs without GPUs.
+    by : sequence of str, default all
+        Groupings of the scores: "window", "size", "user_age", "status".
     progress : callable of str, optional
         Called once for each model, with its name, before it is fitted.
+    **options
+        ``split``, ``refit``, ``at``, ``gpu_jobs_only``, ``time_zone``, ``random_state``, ``calibration``: see
+        ``predictors.backtest_plan.Plan``.
 
     Returns
     -------
     BacktestResult
-        The same for the same input, whatever the row order.
+        The same for the same input, whatever the row order (but ``timings``).
 
     Raises
     ------
     UsageError
         If the split is not between 0 and 1, no job is left, nothing is to be tested, or no model is given.
     UnknownNameError
-        If a model does not exist.
+        If a model, a grouping or an option does not exist.
+
+    Examples
+    --------
+    >>> from datetime import datetime, timedelta
+    >>> log = pl.DataFrame({"submit_time": [datetime(2024, 1, 1) + timedelta(hours=i) for i in range(10)],
+    ...                     "duration_s": [60.0] * 10, "num_gpus": [1] * 10})
+    >>> result = backtest(log, models=["global_median"], refit="daily")
+    >>> result.scores.select("model", "num_test", "log_mae").rows()
+    [('global_median', 4, 0.0)]
     """
-    named = named_models(models, time_zone=time_zone, random_state=random_state)
+    plan = make_plan(**options)
+    named = named_models(models, time_zone=plan.time_zone, random_state=plan.random_state)
     notes: list[str] = []
-    log = usable_jobs(as_jobs(jobs), notes, gpu_jobs_only=gpu_jobs_only)
-    cutoff, test = _split(log, split, notes)
-    view = training_view(log, cutoff=cutoff)
+    log = usable_jobs(as_jobs(jobs), notes, gpu_jobs_only=plan.gpu_jobs_only)
+    cutoff, test, censored = split_log(log, plan.split, notes)
     is_proxy = bool(known_end(log)["end_is_proxy"].any())
     if is_proxy:
         notes.append("The log has no end times: a job's end is taken as its submission plus its duration (optimistic).")
-    truth = test["duration_s"].to_numpy()
-    rows: list[dict[str, Any]] = []
-    columns: dict[str, NDArray[Any]] = {}
+    asked = pl.concat([test, censored])
+    runs: dict[str, ModelRun] = {}
     for name, model in named.items():
         if progress:
             progress(name)
-        predicted = model.fit(view).predict(test, history=log)
-        columns[prediction_column(name)] = predicted
-        rows.append(
-            {"model": name, **_counts(model, test), **score_all(predicted, truth), **_completed(test, predicted)}
-        )
-    predictions = test.select("job_id", "submit_time", "duration_s").with_columns(
-        *[pl.Series(name, values) for name, values in columns.items()]
+        runs[name] = run_model(model, log, asked, cutoff=cutoff, plan=plan)
+    tested = {name: _part(run, slice(None, test.height)) for name, run in runs.items()}
+    bounds = censored["duration_s"].to_numpy()
+    beyond = {name: (run.predicted_s[test.height :], bounds) for name, run in runs.items()}
+    rows = describe_rows(test, log)
+    return BacktestResult(
+        scores=leaderboard(rows, tested, censored=beyond, seed=plan.random_state),
+        predictions=rows.with_columns(_columns(tested)),
+        by=scores_by(rows, tested, by=by),
+        differences=difference_table(rows, tested, seed=plan.random_state),
+        curve=calibration_curve(rows, tested),
+        timings=_timings(runs),
+        cutoff=cutoff,
+        end_is_proxy=is_proxy,
+        notes=notes,
+        plan=plan,
     )
-    scores = pl.DataFrame(rows, infer_schema_length=None, schema_overrides={"log_mae_completed": pl.Float64})
-    return BacktestResult(scores=scores, predictions=predictions, cutoff=cutoff, end_is_proxy=is_proxy, notes=notes)
 
 
-def named_models(models: Models, *, time_zone: str, random_state: int) -> dict[str, DurationPredictor]:
-    """Make unfitted predictors of what was asked for; predictors that were given are cloned."""
-    if isinstance(models, str) or not models:
-        msg = f"backtest: models is {models!r}; expected a list of names or predictors, at least one."
-        raise UsageError(msg)
-    pairs = list(models.items()) if isinstance(models, Mapping) else [(_name(model), model) for model in models]
-    twice = sorted({name for name, _ in pairs if sum(name == other for other, _ in pairs) > 1})
-    if twice:
-        msg = f"backtest: {', '.join(twice)} is given twice; give a mapping of names to predictors."
-        raise UsageError(msg)
-    shared = {"time_zone": time_zone, "random_state": random_state}
-    return {name: _ready(model, shared) for name, model in pairs}
+def _part(run: ModelRun, places: slice) -> ModelRun:
+    return replace(run, predicted_s=run.predicted_s[places], curve_s=run.curve_s[places])
 
 
-def _name(model: str | DurationPredictor) -> str:
-    return model if isinstance(model, str) else model.name
+_KINDS: Final = {"p10": LOW, "p90": HIGH}
 
 
-def _ready(model: str | DurationPredictor, shared: dict[str, Any]) -> DurationPredictor:
-
-    if not isinstance(model, str):
-        return clone(model)  # type: ignore[no-any-return]
-    made = make_predictor(model)
-    known = made.get_params()
-    return made.set_params(**{name: value for name, value in shared.items() if name in known})  # type: ignore[no-any-return]
-
-
-def usable_jobs(log: pl.DataFrame, notes: list[str], *, gpu_jobs_only: bool) -> pl.DataFrame:
-    """Sort the jobs that a backtest can use; say in ``notes`` how many were left out and why."""
-    kept = log.filter(pl.col("submit_time").is_not_null())
-    if kept.height < log.height:
-        notes.append(f"{log.height - kept.height} jobs without a submission time were left out.")
-    if gpu_jobs_only:
-        with_gpus = kept.filter(pl.col("num_gpus") > 0)
-        if with_gpus.height < kept.height:
-            notes.append(
-                f"{kept.height - with_gpus.height} jobs without GPUs (or with an unknown number) were left out."
-            )
-        kept = with_gpus
-    if not kept.height:
-        what = "GPU jobs" if gpu_jobs_only else "jobs"
-        msg = (
-            f"backtest: none of {log.height} rows can be used; expected {what} with a submission time. "
-            "For a log of CPU jobs set gpu_jobs_only=False (on the command line: --cpu-jobs)."
-        )
-        raise UsageError(msg)
-    return schema.sort_jobs(kept)
+def _columns(runs: Mapping[str, ModelRun]) -> list[pl.Series]:
+    found = []
+    for name, run in runs.items():
+        found.append(pl.Series(prediction_column(name), run.predicted_s))
+        found += [pl.Series(prediction_column(name, kind=kind), run.curve_s[:, at]) for kind, at in _KINDS.items()]
+    return found
 
 
-def _split(log: pl.DataFrame, split: float, notes: list[str]) -> tuple[datetime, pl.DataFrame]:
-    if not 0 < split < 1:
-        msg = f"backtest: split is {split}; expected a share between 0 and 1, such as 0.6."
-        raise UsageError(msg)
-    cutoff = log["submit_time"][int(split * log.height)]
-    if log["submit_time"][0] == cutoff:
-        msg = (
-            f"backtest: none of {log.height} jobs was submitted before {cutoff}, where the split of {split} lies, so "
-            "there is nothing to learn from; a backtest needs jobs before and after it."
-        )
-        raise UsageError(msg)
-    later = log.filter(pl.col("submit_time") >= cutoff)
-    test = later.filter(is_known())
-    if not test.height:
-        msg = (
-            f"backtest: none of the {later.height} jobs from {cutoff} on has a known duration; choose a smaller split."
-        )
-        raise UsageError(msg)
-    if later.height > test.height:
-        notes.append(f"{later.height - test.height} later jobs without a fully known duration are not scored.")
-    return cutoff, test
-
-
-def _counts(model: DurationPredictor, test: pl.DataFrame) -> dict[str, int]:
-    return {
-        "num_train": model.num_known_,
-        "num_censored": model.num_censored_,
-        "num_excluded": model.num_excluded_,
-        "num_test": test.height,
-    }
-
-
-def _completed(test: pl.DataFrame, predicted: NDArray[Any]) -> dict[str, Any]:
-    is_completed = test["status"].eq("completed").fill_null(value=False).to_numpy()
-    scores = score_all(predicted[is_completed], test["duration_s"].to_numpy()[is_completed])
-    return {"log_mae_completed": scores["log_mae"], "num_test_completed": int(is_completed.sum())}
+def _timings(runs: Mapping[str, ModelRun]) -> pl.DataFrame:
+    return pl.DataFrame(
+        [
+            {
+                "model": name,
+                "fit_cpu_s": run.fit_cpu_s,
+                "predict_cpu_s": run.predict_cpu_s,
+                "predictions_per_cpu_s": len(run.predicted_s) / max(run.predict_cpu_s, 1e-9),
+            }
+            for name, run in runs.items()
+        ]
+    )

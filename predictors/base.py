@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, ClassVar, Final, Self
 
 import numpy as np
 import polars as pl
@@ -18,7 +19,7 @@ from analysis.errors import HindcastError, UsageError
 from predictors.asking import asked_at
 from predictors.calibration import DEFAULT_CALIBRATION, calibrated_log_quantiles
 from predictors.feedback import asked_rows, score_training, stream_for
-from predictors.history import Failures, ended_jobs
+from predictors.history import PAST, Failures, ended_jobs
 from predictors.jobs_table import as_jobs, is_failure, is_known, lower_bound_s
 from predictors.predictive import Predictive, check_quantiles
 from predictors.registry import PREDICTORS, make_predictor, predictor
@@ -65,6 +66,8 @@ class DurationPredictor(BaseEstimator, ABC):  # type: ignore[misc]
     #: Whether the labels of the training log shape predictions beyond the history of each row. If so, errors on that
     #: log flatter, and the scores come from a copy that was fitted to its earlier part.
     learns: bool = True
+    #: Columns of ``past_``, as they are stored.
+    past_columns: ClassVar[Mapping[str, pl.DataType]] = PAST
 
     def __init__(self, *, failures: Failures = "exclude") -> None:
         self.failures = failures
@@ -108,7 +111,7 @@ class DurationPredictor(BaseEstimator, ABC):  # type: ignore[misc]
         self.num_censored_ = censored.height
         self.num_excluded_ = table.filter(pl.col("is_known")).height - known.height
         self.fallback_s_ = self._fallback(table, known, censored)
-        self.past_ = ended_jobs(table)
+        self.past_ = self._past_of(table)
         self.window_ = _window(table)
         self.trained_until_ = _latest(table["submit_time"], self.past_["end_time"])
         self._fit(known, censored)
@@ -166,7 +169,7 @@ class DurationPredictor(BaseEstimator, ABC):  # type: ignore[misc]
         table = asked_at(as_jobs(jobs), at)
         if not table.height:
             return np.zeros(0)
-        return self._point(table, self.past_ if history is None else ended_jobs(history))
+        return self._point(table, self.past_ if history is None else self._past_of(history))
 
     def _point(self, table: pl.DataFrame, past: pl.DataFrame) -> NDArray[np.float64]:
         predicted = np.asarray(self._predict(table, past), dtype=np.float64)
@@ -281,7 +284,7 @@ class DurationPredictor(BaseEstimator, ABC):  # type: ignore[misc]
         """
         check_is_fitted(self, "past_")
         table = asked_at(as_jobs(jobs), at)
-        past = self.past_ if history is None else ended_jobs(history)
+        past = self.past_ if history is None else self._past_of(history)
         raw = self._raw(table, past)
         rows = asked_rows(table, raw)
         stream = stream_for(self, history, past=past, at=at, until_us=int(rows.asked_us.max(initial=0)))
@@ -304,13 +307,17 @@ class DurationPredictor(BaseEstimator, ABC):  # type: ignore[misc]
         raw[:, place] = np.maximum(raw[:, place], SHORTEST_S)
         return raw
 
+    def _past_of(self, log: Any) -> pl.DataFrame:
+        """What history needs of a log."""
+        return ended_jobs(log)
+
     @abstractmethod
     def _fit(self, known: pl.DataFrame, censored: pl.DataFrame) -> None:
         """Learn from sorted rows with a known duration and rows with ``lower_bound_s``."""
 
     @abstractmethod
     def _predict(self, jobs: pl.DataFrame, past: pl.DataFrame) -> NDArray[np.float64]:
-        """Predict seconds; NaN where the predictor has nothing to say (the fallback steps in)."""
+        """Predict seconds as of ``asking.instants(jobs)``; NaN where there is nothing to say: the fallback steps in."""
 
     def _predict_quantiles(self, jobs: pl.DataFrame, past: pl.DataFrame) -> NDArray[np.float64]:
         """Predict quantiles of ``levels``, shape (rows, levels) [s]; that of 0.5 equals ``_predict``."""

@@ -6,6 +6,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from predictors.asking import instants
 from predictors.base import DurationPredictor, clip_to_limit, predictor
 from predictors.history import history_features
 
@@ -40,7 +41,9 @@ class _BackOff(DurationPredictor):
         pass
 
     def _predict(self, jobs: pl.DataFrame, past: pl.DataFrame) -> NDArray[np.float64]:
-        found = history_features(jobs, past=past, keys=self.keys, stats=[self.stat], failures=self.failures)
+        found = history_features(
+            jobs, past=past, keys=self.keys, stats=[self.stat], failures=self.failures, at=instants(jobs)
+        )
         first = found.select(pl.coalesce(*found.columns, pl.lit(self.fallback_s_))).to_series()
         return clip_to_limit(first.to_numpy(), jobs)
 

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from sklearn.ensemble import HistGradientBoostingRegressor
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
+from predictors.asking import instants
 from predictors.base import DurationPredictor, clip_to_limit, predictor
 from predictors.features import (
     CATEGORY_COLUMNS,
@@ -115,7 +116,9 @@ class BoostedTrees(DurationPredictor):
 
     def _table(self, jobs: pl.DataFrame, past: pl.DataFrame) -> pl.DataFrame:
         plain = [name for name in self.features_ if name not in CATEGORY_COLUMNS]
-        table = feature_table(jobs, past=past, names=plain, time_zone=self.time_zone, failures=self.failures)
+        table = feature_table(
+            jobs, past=past, names=plain, time_zone=self.time_zone, failures=self.failures, at=instants(jobs)
+        )
         named = [category_codes(jobs[name], self.categories_[name]) for name in self.features_ if name not in plain]
         return pl.DataFrame([*table.get_columns(), *named]).select(self.features_)
 

@@ -19,8 +19,8 @@ adaptive
 owner
     First the errors of the user's own last 200 ended jobs, mixed with those of all (which weigh as 100 of them): users
     differ in how predictable they are. Then both ends are moved alike by the errors that these intervals made on the
-    last 5,000 ended jobs, since what has ended says too little of the long jobs that still run. Chosen among 30
-    variants on two origins inside the first 60 % of KTH, RICC, Philly and Graham.
+    last 2,000 or the last 5,000 ended jobs, whichever were larger, since what has ended says too little of the long
+    jobs that still run. Chosen among 35 variants on two origins inside the first 60 % of KTH, RICC, Philly, Graham.
 """
 
 from __future__ import annotations
@@ -169,6 +169,14 @@ class Stream:
             schema=SCORES_TABLE,
         )
 
+    def sorted(self) -> Stream:
+        """The same jobs in the order in which they ended (ties as they stand)."""
+        order = np.argsort(self.end_us, kind="stable")
+        asked = Asked(
+            self.asked.asked_us[order], self.asked.owner[order], self.asked.limit_log[order], self.asked.raw_log[order]
+        )
+        return Stream(self.end_us[order], self.true_log[order], asked, self.num_trained)
+
     def joined(self, later: Stream) -> Stream:
         """Both streams as one; ``later`` holds jobs that ended after all of these."""
         return Stream(
@@ -275,15 +283,15 @@ def _split(work: _Work) -> _Work:
 def _rolling(work: _Work) -> _Work:
     if work.is_point:
         return _move_each(work, stops=work.stream.known_at(work.rows.asked_us), window=WINDOW)
-    return _move_pairs(work, window=WINDOW)
+    return _move_pairs(work, windows=(WINDOW,))
 
 
 def _adaptive(work: _Work) -> _Work:
-    return _move_pairs(_pool(work) if work.is_point else work, window=WINDOW, step=STEP)
+    return _move_pairs(_pool(work) if work.is_point else work, windows=(WINDOW,), step=STEP)
 
 
 def _owner(work: _Work) -> _Work:
-    return _move_pairs(_pool(work), window=LONG_WINDOW)
+    return _move_pairs(_pool(work), windows=(WINDOW, LONG_WINDOW))
 
 
 def _prior(level: float, *, is_point: bool) -> Numbers:
@@ -306,6 +314,7 @@ def _move_each(work: _Work, *, stops: Integers, window: int) -> _Work:
 def _pool(work: _Work) -> _Work:
     """Move each level by its errors among the owner's jobs and all, also for past jobs as of their own instants."""
     past, now = work.past_log.copy(), work.now_log.copy()
+    pooling = (WINDOW, OWN_WINDOW, OTHERS_WEIGHT)
     everybody = pl.concat([work.stream.asked.owner, work.rows.owner]).rank("dense").cast(pl.Int64).fill_null(0) - 1
     owners = everybody.to_numpy()
     then = np.searchsorted(work.stream.end_us, work.stream.asked.asked_us, side="left")
@@ -317,37 +326,37 @@ def _pool(work: _Work) -> _Work:
         prior = np.sort(_prior(work.levels[places[0]], is_point=work.is_point))
         found = np.empty((len(stops), len(places)))
         found[order] = pooled_shifts(
-            errors, owners[: len(past)], stops[order], owners[order], work.levels[places], prior, _POOLING
+            errors, owners[: len(past)], stops[order], owners[order], work.levels[places], prior, pooling
         )
         past[:, places] += found[: len(past)]
         now[:, places] += found[len(past) :]
     return work.bounded(past, now)
 
 
-_POOLING: Final = (WINDOW, OWN_WINDOW, OTHERS_WEIGHT)
+def _move_pairs(work: _Work, *, windows: tuple[int, ...], step: float = 0.0) -> _Work:
+    """Move both ends of each central interval alike, by its errors in that window in which they were larger.
 
-
-def _move_pairs(work: _Work, *, window: int, step: float = 0.0) -> _Work:
-    """Move both ends of each central interval alike, by its errors; a level without a counterpart stays as it is."""
-    past, now = work.past_log.copy(), work.now_log.copy()
+    A level without a counterpart stays as it is.
+    """
+    now = work.now_log.copy()
     stops = work.stream.known_at(work.rows.asked_us)
     order = np.argsort(stops, kind="stable")
+    truth = work.stream.true_log
     for place, level in enumerate(work.levels):
         other = int(np.argmin(np.abs(work.levels - (1 - level))))
         if level >= 0.5 or abs(work.levels[other] + level - 1) > 1e-9:
             continue
-        truth = work.stream.true_log
         errors = np.maximum(work.past_log[:, place] - truth, truth - work.past_log[:, other])
         wanted = float(1 - 2 * level)
         prior = _prior(wanted, is_point=False)
         if step:
             then = np.searchsorted(work.stream.end_us, work.stream.asked.asked_us, side="left")
-            shifts = adaptive_shifts(errors, then, stops[order], wanted, prior, (window, step))
+            shifts = adaptive_shifts(errors, then, stops[order], wanted, prior, (windows[0], step))
         else:
-            shifts = rolling_shifts(errors, stops[order], wanted, prior, window)
-        now[order, place] = work.now_log[order, place] - shifts
-        now[order, other] = work.now_log[order, other] + shifts
-    return work.bounded(past, now)
+            shifts = np.max([rolling_shifts(errors, stops[order], wanted, prior, each) for each in windows], axis=0)
+        now[order, place] -= shifts
+        now[order, other] += shifts
+    return work.bounded(work.past_log, now)
 
 
 #: Methods by name.

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 
 from analysis import schema
-from predictors.asking import INSTANTS, asked_at
+from predictors.asking import INSTANTS, asked_at, instants
 from predictors.calibration import Asked, Stream
 from predictors.jobs_table import as_jobs, is_known, microseconds
 from predictors.training_view import known_end, training_view
@@ -60,8 +60,8 @@ def _cut(table: pl.DataFrame) -> datetime | None:
 
 
 def asked_rows(table: pl.DataFrame, raw_s: NDArray[np.float64]) -> Asked:
-    """What a predictor says (quantiles in seconds) of jobs whose ``submit_time`` is the instant of asking."""
-    asked_us, _ = microseconds(table["submit_time"])
+    """What a predictor says (quantiles in seconds) of jobs, at the instant of each."""
+    asked_us, _ = microseconds(instants(table))
     return Asked(
         asked_us=asked_us,
         owner=table.select(owner=pl.coalesce("user", "account", "vc"))["owner"],

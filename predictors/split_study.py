@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from predictors.backtest import Models, backtest, named_models, usable_jobs
+from predictors.backtest import backtest
+from predictors.backtest_plan import Models, named_models, usable_jobs
 from predictors.jobs_table import as_jobs, is_known
 from predictors.scores import score_all
 
@@ -44,8 +45,8 @@ def compare_splits(
     UsageError
         As ``backtest``.
     """
-    given = {"time_zone": time_zone, "random_state": random_state}
-    timed = backtest(jobs, models=models, split=split, gpu_jobs_only=gpu_jobs_only, **given)  # type: ignore[arg-type]
+    given: dict[str, Any] = {"time_zone": time_zone, "random_state": random_state}
+    timed = backtest(jobs, models=models, by=(), split=split, gpu_jobs_only=gpu_jobs_only, **given)
     log = usable_jobs(as_jobs(jobs), [], gpu_jobs_only=gpu_jobs_only)
     known = log.filter(is_known())
     shuffled = np.random.default_rng(random_state).permutation(known.height)
@@ -53,7 +54,7 @@ def compare_splits(
     train, test = (known[np.sort(part)] for part in (shuffled[:cut], shuffled[cut:]))
     truth = test["duration_s"].to_numpy()
     rows = []
-    for place, (name, model) in enumerate(named_models(models, **given).items()):  # type: ignore[arg-type]
+    for place, (name, model) in enumerate(named_models(models, **given).items()):
         scores = timed.scores.row(place, named=True)
         predicted = model.fit(train).predict(test, history=log)
         found = score_all(predicted, truth)

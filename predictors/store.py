@@ -19,7 +19,6 @@ from analysis.trace import write_folder
 from predictors.asking import INSTANTS
 from predictors.base import DurationPredictor, make_predictor
 from predictors.calibration import SCORES_TABLE, Stream
-from predictors.history import PAST
 
 __all__ = ["FORMAT_VERSION", "load_model", "save_model"]
 
@@ -173,7 +172,7 @@ def load_model(folder: Path | str) -> DurationPredictor:
     if set(manifest["files"]) != {HISTORY, SCORES, *model._part_names()}:
         raise _bad(folder / MANIFEST, "damaged", f"the files {', '.join(manifest['files'])}")
     _check_versions(folder, manifest)
-    model.past_ = _read_table(folder / HISTORY, PAST)
+    model.past_ = _read_table(folder / HISTORY, model.past_columns)
     model.scores_ = _read_scores(folder / SCORES, num_levels=len(model.levels))
     model._read_parts(folder)
     return model

@@ -10,6 +10,7 @@ import pytest
 from scipy.stats import norm
 
 from analysis.errors import UnknownNameError
+from predictors import calibration
 from predictors.calibration import CALIBRATIONS, NUM_PRIOR, POINT_LEVELS, Asked, Stream, calibrated_log_quantiles
 from predictors.calibration_kernels import adaptive_shifts, pooled_shifts, rolling_shifts
 
@@ -96,8 +97,10 @@ def make(rng, *, jobs: int, levels: int, num_trained: int = 0) -> Stream:
 
 @pytest.mark.parametrize("num_levels", [1, 3])
 @pytest.mark.parametrize("num_trained", [0, 25])
-def test_the_default_method_plainly(rng, num_levels, num_trained):
+def test_the_default_method_plainly(rng, num_levels, num_trained, monkeypatch):
     """First the owner's errors and everybody's, then both ends alike by the errors of such intervals."""
+    monkeypatch.setattr(calibration, "WINDOW", 15)
+    monkeypatch.setattr(calibration, "LONG_WINDOW", 30)
     stream = make(rng, jobs=60, levels=num_levels, num_trained=num_trained)
     rows = asked(rng, jobs=4, levels=num_levels, instants=rng.integers(0, 70, 4))
     own = LEVELS if num_levels == 3 else np.array([0.5])
@@ -117,7 +120,7 @@ def test_the_default_method_plainly(rng, num_levels, num_trained):
             column = 0 if is_point else place
             prior = 2 * PRIOR if is_point else PRIOR - norm.ppf(level)
             errors = {i: stream.true_log[i] - stream.asked.raw_log[i, column] for i in known}
-            others = [*errors.values(), *prior]
+            others = [*list(errors.values())[-15:], *prior]
             mine = [errors[i] for i in known if stream.asked.owner[i] == who]
             pairs = [(value, 100.0 / len(others)) for value in others] + [(value, 1.0) for value in mine]
             ends.append(said[column] + weighted_quantile(pairs, level))
@@ -138,7 +141,8 @@ def test_the_default_method_plainly(rng, num_levels, num_trained):
             other = len(levels) - 1 - place
             if level < 0.5:
                 misses = [max(past[i][place] - stream.true_log[i], stream.true_log[i] - past[i][other]) for i in known]
-                shift = plain_quantile([*misses, *(PRIOR - norm.ppf(1 - 2 * level))], 1 - 2 * level)
+                prior = PRIOR - norm.ppf(1 - 2 * level)
+                shift = max(plain_quantile([*misses[-n:], *prior], 1 - 2 * level) for n in (15, 30))
                 moved[place], moved[other] = ends[place] - shift, ends[other] + shift
         assert found[row] == pytest.approx(hold(moved, rows.raw_log[row, num_levels // 2]))
 

@@ -54,7 +54,11 @@ def test_an_old_prediction_is_replaced():
 def test_asked_again_at_the_start_what_ended_while_it_waited_is_known():
     log = LOG.with_columns(user=pl.lit("a"), end_time=pl.col("submit_time") + pl.duration(seconds=pl.col("duration_s")))
     model = make_predictor("last_two").fit(log.head(1))
-    job = log.tail(1).with_columns(submit_time=pl.lit(START), start_time=pl.lit(START + timedelta(hours=9)))
+    job = (
+        log.tail(1)
+        .with_columns(submit_time=pl.lit(START), start_time=pl.lit(START + timedelta(hours=9)))
+        .drop("end_time")
+    )
     # At its submission nothing had ended: the training median.
     assert predict_frame(model, job, history=log)["predicted_duration_s"].to_list() == [10.0]
     assert predict_frame(model, job, history=log, at="start")["predicted_duration_s"].to_list() == [25.0]
