@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import polars as pl
 import typer
@@ -19,6 +19,19 @@ __all__ = ["backtest", "predict", "train"]
 
 TraceArgument = Annotated[Path, typer.Argument(metavar="TRACE", help="Trace folder.")]
 MARKER = "scores.json"
+#: Figures of a backtest, and the columns of its scores that a terminal has room for.
+FIGURES = ("predictor_scores", "prediction_errors", "calibration_curve", "error_by_window")
+SHOWN = (
+    "model",
+    "num_test",
+    "log_mae",
+    "log_mae_low",
+    "log_mae_high",
+    "log_mae_batch",
+    "within_2x",
+    "coverage",
+    "c_index",
+)
 WRITERS = {".parquet": "parquet", ".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl"}
 
 
@@ -29,43 +42,81 @@ def backtest(
     *,
     models: Annotated[str | None, typer.Option(help="Predictors, commas between; by default all.")] = None,
     split: Annotated[float, typer.Option(min=0.05, max=0.95, help="Share of the jobs before the test part.")] = 0.6,
+    refit: Annotated[str, typer.Option(help="How often models learn again: never, daily, weekly.")] = "never",
+    at: Annotated[str, typer.Option(help="When models are asked: submission, start, or a column of times.")] = (
+        "submission"
+    ),
+    by: Annotated[str, typer.Option(help="Also score by these: window, size, user_age, status; or none.")] = (
+        "window,size,user_age,status"
+    ),
+    calibration: Annotated[
+        str, typer.Option(help="How intervals are calibrated: owner, rolling, adaptive, split, none.")
+    ] = "owner",
+    random_split: Annotated[
+        bool, typer.Option("--random-split", help="Also show how much a random split would flatter.")
+    ] = False,
     cpu_jobs: Annotated[bool, typer.Option("--cpu-jobs", help="Learn from and predict jobs without GPUs too.")] = False,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the fits.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the fits and of the bootstrap.")] = 0,
     json_to: JsonOption = None,
 ) -> None:
     """Score predictors on the last part of a Trace, each knowing only what had ended before.
 
-    Example: hindcast backtest philly --models vc_gpus_median,boosted -o scores
+    Example: hindcast backtest philly --models vc_gpus_median,boosted --refit weekly -o scores
     """
+    from analysis.plots import write_figures
     from analysis.trace import Trace, write_folder
     from predictors import backtest as run
-    from predictors import default_models
+    from predictors import compare_splits, default_models
 
     trace = Trace.read(trace_folder)
     names = split_names(models, option="--models") if models else default_models(trace.jobs)
+    shared: dict[str, Any] = {
+        "time_zone": trace.meta.time_zone,
+        "random_state": seed,
+        "gpu_jobs_only": not cpu_jobs,
+        "split": split,
+    }
+    groups = [] if by == "none" else split_names(by, option="--by")
     with progress("scoring predictors", total=len(names)) as step:
         result = run(
             trace.jobs,
             models=names,
-            split=split,
-            time_zone=trace.meta.time_zone,
-            random_state=seed,
-            gpu_jobs_only=not cpu_jobs,
+            by=groups,
             progress=step,
+            refit=refit,
+            at=at,
+            calibration=calibration,
+            **shared,
         )
+    tables = {"scores": result.scores, "scores_by": result.by, "differences": result.differences}
+    tables |= {"calibration_curve": result.curve, "timings": result.timings}
+    if random_split:
+        tables["splits"] = compare_splits(trace.jobs, models=names, **shared)
 
     def fill(folder: Path) -> None:
-        result.scores.write_parquet(folder / "scores.parquet")
-        result.scores.write_csv(folder / "scores.csv")
+        for name, table in tables.items():
+            table.write_parquet(folder / f"{name}.parquet")
+            table.write_csv(folder / f"{name}.csv")
         result.predictions.write_parquet(folder / "predictions.parquet")
         write_json(result.scores.to_dicts(), folder / MARKER)
+        (folder / "figures").mkdir()
+        write_figures({**tables, "predictions": result.predictions}, folder / "figures", names=FIGURES)
 
     write_folder(output, fill, marker=MARKER)
-    show_table(result.scores.to_dicts(), json_to=json_to)
-    for note in result.notes:
+    show_table(result.scores.select(SHOWN).to_dicts(), json_to=json_to)
+    for note in [*result.notes, *_verdicts(result.differences)]:
         say(f"note: {note}", json_to=json_to)
     write_json(result.scores.to_dicts(), json_to)
-    say(f"Scores and predictions written to {output}", json_to=json_to)
+    say(f"Scores, predictions and figures written to {output}", json_to=json_to)
+
+
+def _verdicts(differences: pl.DataFrame) -> list[str]:
+    """Sentences about the best model against each other one."""
+    best = differences["model"][0] if differences.height else None
+    rows = differences.filter(pl.col("model") == best).to_dicts()
+    return [
+        f"{best} against {row['other']}: {row['verdict']} (log-MAE {row['log_mae_difference']:+.3f})." for row in rows
+    ]
 
 
 @app.command()
@@ -106,8 +157,10 @@ def predict(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="Model folder.")],
     jobs: Annotated[Path, typer.Argument(metavar="JOBS", help="Jobs: a Trace folder, Parquet, CSV or JSONL.")],
     output: Annotated[Path, typer.Option("-o", "--output", metavar="FILE", help="Parquet, CSV or JSONL to write.")],
+    *,
+    at: Annotated[str, typer.Option(help="When it is asked: submission, start, or a column of times.")] = "submission",
 ) -> None:
-    """Add predicted_duration_s to jobs, each as of its submission.
+    """Add predicted_duration_s and predicted_p10_s, p50, p90 to jobs, each as of its submission (or --at).
 
     History is that of JOBS if some of them have ended, and else that of the training log.
 
@@ -125,7 +178,7 @@ def predict(
     frame = _read_jobs(jobs)
     # Jobs that only just came have no past of their own: then the past of the training log is what is known.
     history = frame if ended_jobs(frame).height else None
-    predicted = predict_frame(predictor, frame, history=history)
+    predicted = predict_frame(predictor, frame, history=history, at=at)
     with staged(output) as staging:
         _write(predicted, staging, kind)
     say(f"{predicted.height:,} predictions written to {output}")

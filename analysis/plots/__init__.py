@@ -1,5 +1,6 @@
 """Figures: each function draws one result table into axes (``ax=`` in, axes out), and `FIGURES` lists them all."""
 
+from analysis.plots.backtests import plot_calibration_curve, plot_error_by_window
 from analysis.plots.bursts import plot_arrival_autocorrelation, plot_arrival_dispersion
 from analysis.plots.distributions import plot_duration_cdf, plot_duration_cdf_gpu_time, plot_queueing_delay_cdf
 from analysis.plots.drift import plot_weekly_drift
@@ -45,6 +46,7 @@ __all__ = [
     "plot_arrival_dispersion",
     "plot_arrivals_by_hour",
     "plot_arrivals_over_time",
+    "plot_calibration_curve",
     "plot_captured_share",
     "plot_concentration",
     "plot_consolidation",
@@ -53,6 +55,7 @@ __all__ = [
     "plot_duration_fits",
     "plot_duration_predictability",
     "plot_duration_tail_fits",
+    "plot_error_by_window",
     "plot_fidelity",
     "plot_fragmentation",
     "plot_gantt",

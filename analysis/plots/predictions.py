@@ -8,6 +8,7 @@ import numpy as np
 import polars as pl
 from matplotlib.axes import Axes
 from matplotlib.ticker import FixedLocator, LogLocator, NullLocator
+from numpy.typing import NDArray
 
 from analysis.plots.registry import figure
 from analysis.plots.style import (
@@ -45,7 +46,7 @@ def _rows_height(num_rows: int) -> float:
     title="Predictor scores",
     caption=(
         "Mean absolute error of log(1 + seconds) on jobs that the predictor had not seen: 0.69 is a factor of 2, "
-        "1.1 a factor of 3. Shorter is better."
+        "1.1 a factor of 3. Shorter is better. Lines: 95 % intervals over days of the test part."
     ),
     height_in=lambda table: _rows_height(table.height),
     has_content=lambda table: "log_mae" in table.columns and table["log_mae"].count() > 0,
@@ -56,7 +57,8 @@ def plot_predictor_scores(table: pl.DataFrame, *, ax: Axes | None = None) -> Axe
     Parameters
     ----------
     table : DataFrame, one row per predictor
-        model, log_mae; null = could not be scored, and is left out.
+        model, log_mae; null = could not be scored, and is left out. log_mae_low and log_mae_high, if there, are the
+        ends of its interval.
     ax : Axes, optional
         Where to draw; by default new axes.
 
@@ -69,15 +71,26 @@ def plot_predictor_scores(table: pl.DataFrame, *, ax: Axes | None = None) -> Axe
     ax = ax or new_axes(height_in=_rows_height(scored.height))
     values = scored["log_mae"].to_numpy()
     ax.barh(range(scored.height), values, color=PALETTE[0], height=0.7)
+    ends = _interval_ends(scored)
+    ax.hlines(range(scored.height), *ends, color=INK, linewidth=1.2)
+    longest = float(ends.max(initial=1e-9))
     for place, value in enumerate(values):
         text = f"{value:.2f} (x {np.exp(value):.1f})"
-        ax.text(value + values.max() * 0.012, place, text, va="center", color=INK, fontsize=SMALL_PT)
+        ax.text(ends[1, place] + longest * 0.012, place, text, va="center", color=INK, fontsize=SMALL_PT)
     ax.set_yticks(range(scored.height), labels=[str(name).replace("_", " ") for name in scored["model"]])
     ax.invert_yaxis()
-    ax.set_xlim(0, values.max() * 1.25 or 1)
+    ax.set_xlim(0, longest * 1.27)
     ax.set_xlabel("Mean |log error| (log of seconds; x = factor)")
     ax.set_ylabel("Predictor")
     return style_axes(ax, grid="x")
+
+
+def _interval_ends(scored: pl.DataFrame) -> NDArray[np.float64]:
+    """Ends of the interval of each row, shape (2, rows); the value itself where there is none."""
+    names = ("log_mae_low", "log_mae_high")
+    ends = [pl.coalesce(name, "log_mae") if name in scored.columns else pl.col("log_mae") for name in names]
+    found = scored.select(low=ends[0], high=ends[1]).to_numpy().T
+    return np.asarray(found, dtype=np.float64)
 
 
 PREFIX = "predicted_duration_s__"

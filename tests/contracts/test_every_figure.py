@@ -26,7 +26,7 @@ from tests.rich_trace import rich_trace
 # What an axis may be labelled with: a unit in brackets, a count of something, or names of categories.
 HAS_UNIT = re.compile(
     r"\((%|s|h|days|log scale|h, local time|h, log scale|UTC, from \d{4}-\d\d-\d\d"
-    r"|log of seconds; x = factor|log of seconds; dashed = factor 2)\)$"
+    r"|log of seconds; x = factor|log of seconds; dashed = factor 2|log of seconds|UTC)\)$"
     r"|^Jobs submitted per "
 )
 COUNTS_AND_NAMES = {
@@ -109,6 +109,17 @@ TABLES = {name: item.table(TRACE) for name, item in CHARACTERIZATIONS.items()} |
     "scores": pl.DataFrame({"model": ["global_median", "boosted", "broken"], "log_mae": [2.1, 1.05, None]}),
     "predictions": pl.DataFrame(
         {"duration_s": [10.0, 100.0, None], "predicted_duration_s__boosted": [20.0, 90.0, 3.0]}
+    ),
+    "calibration_curve": pl.DataFrame(
+        {"model": ["boosted"] * 3, "level": [0.1, 0.5, 0.9], "observed": [0.15, 0.5, 0.85]}
+    ),
+    "scores_by": pl.DataFrame(
+        {
+            "grouping": ["window", "window", "window", "size"],
+            "value": ["2024-03-01", "2024-03-08", "2024-03-01", "GPUs 1"],
+            "model": ["boosted", "boosted", "broken", "boosted"],
+            "log_mae": [1.0, 1.2, None, 3.0],
+        }
     ),
     "gains": _gains(),
     **_replayed(),

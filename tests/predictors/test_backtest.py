@@ -4,12 +4,23 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
+import numpy as np
 import polars as pl
 import pytest
+from sklearn.base import clone
 
 from analysis.errors import UnknownNameError, UsageError
 from analysis.loaders import load
-from predictors import DEFAULT_MODELS, PREDICTORS, SCORES, backtest, compare_splits, make_predictor
+from predictors import (
+    DEFAULT_MODELS,
+    PREDICTORS,
+    SCORES,
+    backtest,
+    compare_splits,
+    make_predictor,
+    score_all,
+    training_view,
+)
 
 START = datetime(2024, 1, 1, tzinfo=UTC)
 
@@ -141,6 +152,168 @@ def test_d94_the_default_split_is_by_time_and_both_errors_are_reported():
     assert both["log_mae"][0] == result.scores["log_mae"][0]
     assert both.equals(compare_splits(ten_jobs().reverse(), models=["global_median", "vc_median"], split=0.8))
     assert set(SCORES) < set(both.columns)
+
+
+def many_jobs(num_jobs: int = 600, *, days: int = 60, seed: int = 0) -> pl.DataFrame:
+    """Jobs of ten users who repeat themselves, some in batches of one minute; all have ended but the last few."""
+    rng = np.random.default_rng(seed)
+    hour = np.sort(rng.integers(0, days * 24, num_jobs)).astype(float)
+    hour[1::7] = hour[0::7][: len(hour[1::7])]
+    user = rng.integers(0, 10, num_jobs)
+    user[1::7] = user[0::7][: len(user[1::7])]
+    length = np.ceil(np.exp(4 + user / 2 + rng.normal(0, 0.7, num_jobs)))
+    start = [at(h + 0.5) for h in hour]
+    return pl.DataFrame(
+        {
+            "job_id": [str(i) for i in range(num_jobs)],
+            "user": [f"u{u}" for u in user],
+            "vc": ["v"] * num_jobs,
+            "submit_time": [at(h) for h in hour],
+            "start_time": start,
+            "end_time": [t + timedelta(seconds=float(d)) for t, d in zip(start, length, strict=True)],
+            "num_gpus": np.where(user % 2, 1.0, 8.0),
+            "duration_s": length,
+            "status": np.where(rng.random(num_jobs) < 0.9, "completed", "failed"),
+        }
+    )
+
+
+MANY = many_jobs()
+NAMES = ["user_median", "global_median", "last_two"]
+RESULT = backtest(MANY, models=NAMES)
+
+
+@pytest.mark.parametrize("moment", ["submission", "start"])
+@pytest.mark.parametrize("name", ["user_median", "boosted"])
+def test_without_refits_it_is_what_predict_and_predict_quantiles_say(name, moment):
+    model = make_predictor(name)
+    if name == "boosted":
+        model.set_params(num_trees=10)
+    result = backtest(MANY, models={"m": model}, at=moment)
+    test = MANY.filter(pl.col("submit_time") >= result.cutoff)
+    fitted = clone(model).fit(training_view(MANY, cutoff=result.cutoff))
+    found = result.predictions
+    assert found["job_id"].to_list() == test["job_id"].to_list()
+    said = fitted.predict_quantiles(test, [0.1, 0.5, 0.9], history=MANY, at=moment)
+    assert np.array_equal(found["predicted_duration_s__m"], fitted.predict(test, history=MANY, at=moment))
+    assert found["predicted_p10_s__m"].to_numpy() == pytest.approx(said[:, 0])
+    assert found["predicted_p90_s__m"].to_numpy() == pytest.approx(said[:, 2])
+
+
+@pytest.mark.parametrize(("refit", "days"), [("daily", 1), ("weekly", 7)])
+def test_refits_learn_what_had_ended_by_then(refit, days):
+    """The global median of each period is that of the durations known when it began."""
+    result = backtest(MANY, models=["global_median"], refit=refit)
+    span = MANY["submit_time"][-1] - result.cutoff
+    assert result.scores["num_fits"][0] == span // timedelta(days=days) + 1
+    completed = MANY.filter(pl.col("status") == "completed")
+    for submit, said in result.predictions.select("submit_time", "predicted_duration_s__global_median").iter_rows():
+        begin = result.cutoff + (submit - result.cutoff) // timedelta(days=days) * timedelta(days=days)
+        assert said == completed.filter(pl.col("end_time") < begin)["duration_s"].median()
+
+
+def test_scores_by_group_are_those_of_the_jobs_of_the_group():
+    predictions = RESULT.predictions
+    assert set(RESULT.by["grouping"]) == {"window", "size", "user_age", "status"}
+    for row in RESULT.by.filter(pl.col("model") == "last_two").to_dicts():
+        column = {"size": "size_class"}.get(row["grouping"], row["grouping"])
+        part = predictions.filter(pl.col(column) == row["value"])
+        assert row["num_test"] == part.height
+        expected = score_all(part["predicted_duration_s__last_two"], part["duration_s"])
+        assert row["log_mae"] == pytest.approx(expected["log_mae"])
+        inside = part["duration_s"].is_between(part["predicted_p10_s__last_two"], part["predicted_p90_s__last_two"])
+        assert row["coverage"] == pytest.approx(inside.mean())
+    assert set(predictions["size_class"]) == {"GPUs 1", "GPUs 5-8"}
+    weeks = predictions.group_by("window").agg(pl.col("submit_time").min(), last=pl.col("submit_time").max())
+    assert all(str(first.date()) >= name and (last - first) < timedelta(days=7) for name, first, last in weeks.rows())
+
+
+def test_the_age_of_a_user_is_the_number_of_jobs_that_had_ended():
+    for job_id, age in RESULT.predictions.select("job_id", "user_age").sample(40, seed=1).iter_rows():
+        job = MANY.filter(pl.col("job_id") == job_id).row(0, named=True)
+        count = MANY.filter((pl.col("user") == job["user"]) & (pl.col("end_time") < job["submit_time"])).height
+        bounds = {"0": (0, 0), "1-4": (1, 4), "5-19": (5, 19), "20-99": (20, 99), "100+": (100, 10**9)}[age]
+        assert bounds[0] <= count <= bounds[1]
+
+
+def test_a_batch_weighs_as_much_as_a_single_job():
+    """Four jobs of one user, request and minute are one; the fifth, a minute later, is another."""
+    jobs = ten_jobs().with_columns(
+        submit_time=pl.Series([at(i) for i in range(5)] + [at(9) + timedelta(seconds=s) for s in (0, 5, 10, 59, 60)])
+    )
+    result = backtest(jobs, models=["global_median"], split=0.5)
+    row = result.scores.row(0, named=True)
+    assert (row["num_test"], row["num_batches"]) == (5, 2)
+    errors = abs(np.log1p(30.0) - np.log1p([60.0, 70.0, 80.0, 90.0, 100.0]))
+    assert row["log_mae"] == pytest.approx(errors.mean())
+    assert row["log_mae_batch"] == pytest.approx((errors[:4].mean() + errors[4]) / 2)
+    assert row["effective_owners"] == pytest.approx(1.0)
+
+
+def test_differences_have_intervals_and_a_plain_verdict():
+    table = RESULT.differences
+    assert table.select("model", "other").rows() == [
+        ("user_median", "last_two"),
+        ("user_median", "global_median"),
+        ("last_two", "global_median"),
+    ]
+    by_name = {row["model"]: row["log_mae"] for row in RESULT.scores.to_dicts()}
+    for row in table.to_dicts():
+        assert row["log_mae_difference"] == pytest.approx(by_name[row["model"]] - by_name[row["other"]])
+        assert row["days_low"] < row["log_mae_difference"] < row["days_high"]
+        assert row["users_low"] < row["log_mae_difference"] < row["users_high"]
+    assert table.filter(pl.col("other") == "global_median")["verdict"].to_list() == ["better", "better"]
+    twin = {"one": make_predictor("last_two"), "two": make_predictor("last_two")}
+    assert backtest(MANY, models=twin).differences["verdict"].to_list() == ["no difference seen"]
+
+
+def test_the_curve_is_the_share_of_jobs_below_each_quantile():
+    curve = RESULT.curve.filter(pl.col("model") == "user_median")
+    shares = dict(curve.select("level", "observed").rows())
+    found = RESULT.predictions
+    assert shares[0.1] == pytest.approx((found["duration_s"] <= found["predicted_p10_s__user_median"]).mean())
+    assert shares[0.5] == pytest.approx((found["duration_s"] <= found["predicted_duration_s__user_median"]).mean())
+    assert curve["observed"].is_sorted()
+    assert abs(shares[0.9] - 0.9) < 0.07
+
+
+def test_jobs_known_only_from_below_count_in_the_index_of_concordance():
+    """Tested are a 10, b 90, a 10 and one that has run for 90 s so far: it outran all three, also the other 90."""
+    jobs = ten_jobs().with_columns(
+        user=pl.Series(["a", "b"] * 5),
+        duration_s=pl.Series([10.0, 90.0] * 5),
+        censoring=pl.Series(["none"] * 9 + ["right"]),
+    )
+    result = backtest(jobs, models=["last_two"])
+    assert result.scores["num_test"][0] == 3
+    # As b's it is predicted as 90 s: right against both of 10 s, a half against the one of 90 s.
+    assert result.scores["c_index"][0] == pytest.approx((2 + 2 + 0.5) / 5)
+    wrong = jobs.with_columns(user=pl.Series(["a", "b"] * 4 + ["a", "a"]))
+    # As a's it is predicted as 10 s: a half against both of 10 s, wrong against the one of 90 s.
+    assert backtest(wrong, models=["last_two"]).scores["c_index"][0] == pytest.approx((2 + 2 * 0.5) / 5)
+
+
+def test_timings_are_apart_and_all_else_is_the_same_again():
+    again = backtest(MANY.sample(fraction=1, shuffle=True, seed=2), models=NAMES)
+    for name in ("scores", "predictions", "by", "differences", "curve"):
+        assert getattr(again, name).equals(getattr(RESULT, name)), name
+    assert RESULT.timings.columns == ["model", "fit_cpu_s", "predict_cpu_s", "predictions_per_cpu_s"]
+    assert not any("cpu" in column for column in RESULT.scores.columns)
+
+
+@pytest.mark.parametrize(
+    ("option", "match"),
+    [
+        ({"refit": "hourly"}, "no refit is named 'hourly' .known: daily, never, weekly"),
+        ({"calibration": "magic"}, "no calibration is named 'magic'"),
+        ({"splitt": 0.5}, "no option of a backtest is named 'splitt'.*'split'"),
+        ({"by": ["colour"]}, "no grouping is named 'colour'"),
+        ({"at": "noon"}, "no instant of asking is named 'noon'"),
+    ],
+)
+def test_unknown_options_are_named(option, match):
+    with pytest.raises(UnknownNameError, match=match):
+        backtest(MANY, models=["global_median"], **option)
 
 
 @pytest.mark.full_trace

@@ -113,6 +113,21 @@ def test_backtest_writes_scores_and_predictions(venus, tmp_path, capsys):
     assert [row["model"] for row in rows] == ["global_median", "user_median"]
     predictions = pl.read_parquet(tmp_path / "B" / "predictions.parquet")
     assert predictions.height == rows[0]["num_test"]
+    assert pl.read_csv(tmp_path / "B" / "differences.csv").height == 1
+    assert set(pl.read_csv(tmp_path / "B" / "scores_by.csv")["grouping"]) == {"window", "size", "user_age", "status"}
+    assert (tmp_path / "B" / "figures" / "calibration_curve.png").stat().st_size > 5000
+
+
+def test_backtest_with_refits_groups_and_a_random_split(venus, tmp_path, capsys):
+    words = ["backtest", str(venus), "--models", "global_median,last_two", "-o", str(tmp_path / "B")]
+    assert main([*words, "--refit", "daily", "--at", "start", "--by", "size", "--random-split"]) == 0
+    told = capsys.readouterr()
+    assert "last_two against global_median: " in told.out + told.err
+    assert set(pl.read_csv(tmp_path / "B" / "scores_by.csv")["grouping"]) == {"size"}
+    assert pl.read_csv(tmp_path / "B" / "splits.csv")["split"].to_list() == ["time", "random"] * 2
+    assert pl.read_csv(tmp_path / "B" / "scores.csv")["num_fits"][0] > 1
+    assert main([*words, "--refit", "hourly"]) == 2
+    assert "daily, never, weekly" in capsys.readouterr().err
 
 
 def test_characterize_writes_tables_and_figures(venus, tmp_path):
