@@ -41,7 +41,7 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from analysis.errors import SchemaError, UsageError
+from analysis.errors import UsageError
 from analysis.replay.policies.rules import Costs
 
 if TYPE_CHECKING:
@@ -139,7 +139,7 @@ class NumbaKey:
     ----------
     function : callable
         Its arguments are named as columns of the jobs table that hold numbers, Booleans or times (microseconds), and
-        ``predicted_duration_s`` [s]; null is NaN. Returns the job's number, lowest first. Plain, or compiled by
+        ``predicted_duration_s`` [s]; null is NaN. Returns the job's number, taken as float64, lowest first. Plain, or compiled by
         ``numba.njit``.
     """
 
@@ -158,13 +158,17 @@ class NumbaKey:
         compiled = vectorize(plain)
 
         def over(columns: pl.Series) -> pl.Series:
-            return pl.Series(compiled(*(_numbers(columns.struct.field(name)) for name in names)))
+            values = compiled(*(_numbers(columns.struct.field(name)) for name in names))
+            return pl.Series(values, dtype=pl.Float64)
 
-        return pl.struct(names).map_batches(over, is_elementwise=True)
+        return pl.struct(names).map_batches(over, return_dtype=pl.Float64, is_elementwise=True)
 
 
 def _numbers(column: pl.Series) -> npt.NDArray[Any]:
     if not (column.dtype.is_numeric() or column.dtype.is_temporal() or column.dtype == pl.Boolean):
-        found = f"column {column.name!r} has dtype {column.dtype}; a NumbaKey reads numbers, Booleans and times"
-        raise SchemaError(table="jobs", violations=[found])
+        msg = (
+            f"jobs: column {column.name!r} has dtype {column.dtype}; a NumbaKey reads numbers, Booleans and times. Order "
+            "by it with an expression or a PythonKey."
+        )
+        raise UsageError(msg)  # polars makes it anew from its message, which a SchemaError does not take
     return column.to_physical().to_numpy()

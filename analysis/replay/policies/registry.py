@@ -38,13 +38,14 @@ from typing import Any, Final, Literal
 
 import polars as pl
 
-from analysis.errors import UnknownNameError
+from analysis.errors import UnknownNameError, UsageError
 from analysis.replay.policies.own import NumbaKey, PythonKey, PythonScheduler
 from analysis.replay.policies.rules import MovingKey
 
 __all__ = ["POLICIES", "Policy", "policy"]
 
 Trait = Literal["strict", "skip", "fastest", "easy", "conservative"]
+RULES: Final = (pl.Expr, MovingKey, PythonKey, PythonScheduler)
 Rule = pl.Expr | MovingKey | PythonKey | PythonScheduler
 Key = Callable[..., Rule | NumbaKey]
 
@@ -80,8 +81,14 @@ class Policy:
     @cached_property
     def rule(self) -> Rule:
         """The key with the options."""
-        rule = self.key(**self.options)
-        return rule.expr() if isinstance(rule, NumbaKey) else rule
+        rule: Any = self.key(**self.options)
+        if isinstance(rule, NumbaKey):
+            return rule.expr()
+        if not isinstance(rule, RULES):
+            known = ", ".join([*(kind.__name__ for kind in RULES), NumbaKey.__name__])
+            msg = f"policy {self.name!r}: its function gave a {type(rule).__name__}; expected one of {known}."
+            raise UsageError(msg)
+        return rule
 
     @property
     def preempts(self) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import polars as pl
 
@@ -11,7 +12,7 @@ from analysis.replay._jobs import US
 from analysis.replay._prepare import Prepared
 from analysis.replay._schedule import Stops
 from analysis.replay._state import Log
-from analysis.replay.policies.own import PythonKey, PythonScheduler
+from analysis.replay.policies.own import PythonKey
 from analysis.replay.policies.registry import Policy
 from analysis.replay.steps.simulation import Simulation
 
@@ -35,7 +36,7 @@ def drive(policy: Policy, prepared: Prepared) -> tuple[Log, Stops | None]:
     HindcastError
         If a key is NaN, or the policy leaves jobs waiting for ever.
     """
-    rule = policy.rule
+    rule: Any = policy.rule
     if policy.trait not in TRAITS:
         msg = f"policy {policy.name!r}: found trait {policy.trait!r}; a policy in Python is {' or '.join(TRAITS)}."
         raise UsageError(msg)
@@ -44,14 +45,11 @@ def drive(policy: Policy, prepared: Prepared) -> tuple[Log, Stops | None]:
         sim = Simulation.of(prepared, costs=rule.costs)
         act = _by_keys(sim, rule, blocks) if rule.running is not None else _by_key(sim, rule, blocks)
         is_lazy = not rule.preempts
-    elif isinstance(rule, PythonScheduler):
+    else:
         sim = Simulation.of(
             prepared, costs=rule.costs, owner=_owners(prepared, rule.owner), half_life_s=rule.half_life_s
         )
         act, is_lazy = rule.begin(sim, blocks), rule.until_fits
-    else:
-        msg = f"policy {policy.name!r}: its function gave a {type(rule).__name__}; expected a key, see policies.own."
-        raise UsageError(msg)
     while sim.advance(until_fits=is_lazy):
         for vc in sim.touched:
             act(vc)

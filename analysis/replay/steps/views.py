@@ -92,7 +92,7 @@ class JobsView:
     @property
     def waited_s(self) -> F64:
         """Time since submission during which it held no GPUs [s]."""
-        return (self._sim.now_us - self._of(self._sim.prepared.submit) - self.attained_us) / US
+        return (self._sim.now_us - self.submit_us - self.attained_us) / US
 
     @property
     def attained_s(self) -> F64:
@@ -134,6 +134,16 @@ class JobsView:
         """Number of the job's owner among ``Simulation.owners``; empty where nobody counts their use."""
         owner = self._sim.kept.use.owner
         return self._of(owner) if len(owner) else owner
+
+    @property
+    def submit_us(self) -> I64:
+        """``submit_s`` in whole microseconds."""
+        return self._of(self._sim.prepared.submit)
+
+    @property
+    def predicted_us(self) -> I64:
+        """``predicted_s`` in whole microseconds."""
+        return self._of(self._sim.prepared.predicted_log)
 
     @property
     def elapsed_us(self) -> I64:
