@@ -206,9 +206,10 @@ def feature_table(
     check_features(names)
     table = as_jobs(jobs)
     local = pl.col("submit_time").dt.convert_time_zone(check_time_zone(time_zone))
-    numbers = {"hour": local.dt.hour(), "weekday": local.dt.weekday() - 1, **_so_far()}  # Monday = 0
+    numbers = {"hour": local.dt.hour(), "weekday": local.dt.weekday() - 1}  # Monday = 0
     plain = [numbers.get(n, pl.col(n)).cast(pl.Float64).alias(n) for n in names if n in NUMBER_FEATURES]
-    parts = [table.select(plain)] if not set(numbers) & set(names) else [_at(table, at).select(plain)]
+    told = _so_far(table, asking_times(table, at)) if {"waited_s", "elapsed_s"} & set(names) else table
+    parts = [told.select(plain)]
     wanted = [name for name in names if "__" in name]
     if wanted:
         parts.append(past_features(table, past=past, names=wanted, failures=failures, at=at))
@@ -216,20 +217,18 @@ def feature_table(
     return whole.select(names)
 
 
-def _at(table: pl.DataFrame, at: Instants) -> pl.DataFrame:
-    return table.with_columns(_now=asking_times(table, at))
-
-
-def _so_far() -> dict[str, pl.Expr]:
-    """How long a job has waited and run at ``_now``; a start at that very instant or later does not show."""
-    came, now = pl.col("submit_time"), pl.col("_now")
-    start = pl.max_horizontal("start_time", came)
+def _so_far(table: pl.DataFrame, now: pl.Series) -> pl.DataFrame:
+    """Add how long jobs have waited and run; a start at that very instant or later does not show."""
+    came, start = pl.col("submit_time"), pl.max_horizontal("start_time", "submit_time")
     has_started = (pl.col("start_time") < now) & (came < now) & ~pl.col("flags").list.contains("times_assumed")
     until = pl.when(has_started).then(start).when(now >= came).then(now)
-    return {
-        "waited_s": (until - came).dt.total_microseconds() / US_PER_S,
-        "elapsed_s": pl.when(has_started).then(now - start).dt.total_microseconds() / US_PER_S,
-    }
+    us = table.select(
+        waited_s=(until - came).dt.total_microseconds(),
+        elapsed_s=pl.when(has_started).then(now - start).dt.total_microseconds(),
+    )
+    # numpy divides as Python does; polars multiplies by the inverse, which is another last bit.
+    seconds = [pl.Series(c.name, c.cast(pl.Float64).fill_null(np.nan).to_numpy() / US_PER_S) for c in us]
+    return table.with_columns(*[column.fill_nan(None) for column in seconds])
 
 
 def features_with_values(features: pl.DataFrame) -> list[str]:

@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 from predictors import history_flight as flight
 from predictors.families import Foundings
 from predictors.history_flight import FLIGHT_STATS
-from predictors.history_kernel import BROKE, COUNTS, KILLED, STATS, TOLD, WINDOW, Ends, Slots, Wanted, history_pass
+from predictors.history_kernel import BROKE, COUNTS, KILLED, STATS, TOLD, WINDOW, Ends, Wanted, history_pass
 from predictors.history_keys import BATCH_KEY, FLIGHT_KEYS, HISTORY_KEYS, WORK_KEYS, id_key, key_columns
+from predictors.history_slots import make_flight_slots, make_slots
 from predictors.jobs_table import microseconds
 
 __all__ = ["Batch", "column_places"]
@@ -225,44 +226,15 @@ class Batch:
         same = same.fill_null(value=False)
         found = pl.select(pl.when(same).then(taken["similar_name"])).to_series()
         others = np.flatnonzero(~same.to_numpy())
-        named = log.filter(pl.col("user").is_not_null() & pl.col("job_family").is_not_null())
-        # A table of ended jobs alone knows no clusters: null, not "nothing of this cluster has ended".
-        if not len(others) or (named.height and not named["similar_name"].count()):
+        if not len(others):
             return found
         foundings = Foundings(self.past)
         pairs = self.keys.select("user", "job_family")[others].rows()
         leaders = [
-            foundings.find(user, family, int(before)) or (user and family)
+            foundings.find(user, family, int(before)) or (None if user is None else family)
             for (user, family), before in zip(pairs, self._barrier[others], strict=True)
         ]
         return found.scatter(others, pl.Series(leaders, dtype=pl.String))
-
-
-def make_slots(room: Ints) -> Slots:
-    """Empty slots with room for so many durations each."""
-    size = len(room)
-    first = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(room)])
-    ring, ranked = (np.zeros(max(int(first[-1]), 1)) for _ in range(2))
-    num_ended, last_end, num_told, broke, killed = (np.zeros(size, dtype=np.int64) for _ in range(5))
-    return Slots(
-        *(ring, ranked),
-        first=first[:-1],
-        room=room.astype(np.int64),
-        num_ended=num_ended,
-        last_end=last_end,
-        moving=np.zeros(size),
-        num_told=num_told,
-        broke=broke,
-        killed=killed,
-    )
-
-
-def make_flight_slots(size: int) -> Ints:
-    """Slots in which nobody waits or runs."""
-    slots = np.zeros((size, flight.FIELDS), dtype=np.int64)
-    slots[:, [flight.LAST, flight.BEFORE]] = flight.NEVER
-    slots[:, flight.LAST_JOB] = -1
-    return slots
 
 
 def _told(stats: Sequence[str], out: Floats) -> dict[str, pl.Series]:

@@ -13,7 +13,21 @@ from numpy.typing import NDArray
 
 from predictors.history_kernel import NO_KEY, Wanted, compiled
 
-__all__ = ["FIELDS", "FLIGHT_STATS", "NEVER", "Rows", "Steps", "batch_pass", "flight_pass", "position", "take_in"]
+__all__ = [
+    "FIELDS",
+    "FLIGHT_STATS",
+    "JOB_FIELDS",
+    "NEVER",
+    "Question",
+    "Rows",
+    "Steps",
+    "ask_all",
+    "batch_pass",
+    "flight_pass",
+    "join_batch",
+    "move_all",
+    "position",
+]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -210,3 +224,40 @@ def batch_pass(batches: Ints, submit: Ints, places: Ints, job_slot: Ints, rows: 
         if slot == NO_KEY:
             continue
         put(wanted, row, 0, places[own] if 0 <= own < s else position(batches, slot, rows.came[row]))
+
+
+@compiled
+def move_all(slots: Ints, of_job: Ints, job: Ints, phase: int, when: int, serial: int) -> None:
+    """Move one job to another phase in all its slots."""
+    if phase == RUNNING and job[PHASE] != PENDING:
+        return
+    for slot in of_job:
+        if slot >= 0:
+            take_in(slots[slot], job, phase, when, serial)
+    job[PHASE] = phase
+
+
+class Question(NamedTuple):
+    """What one job asks of each of its keys: the slots, and per key which statistic goes to which row of ``out``."""
+
+    slot: Ints
+    columns: Ints
+    out: Floats
+
+
+@compiled
+def ask_all(slots: Ints, question: Question, job: Ints, serial: int, now: int, has_starts: int) -> None:
+    """Answer one job for all its keys; a slot of -2 stands for the last row of ``slots``, where nobody is."""
+    for key in range(len(question.slot)):
+        slot = question.slot[key]
+        if slot != NO_KEY:
+            place = slot if slot >= 0 else len(slots) - 1
+            ask(
+                slots[place],
+                job,
+                serial,
+                now,
+                has_starts,
+                Wanted(question.slot, question.columns[key], question.out),
+                0,
+            )

@@ -110,7 +110,10 @@ def known_jobs(jobs: Any) -> pl.DataFrame:
         **key_columns(),
     )
     found = found.with_columns(pl.when("_ended").then(pl.col(name)).alias(name) for name in _NOT_ENDED)
-    return found.with_columns(cluster_names(found["user"], found["job_family"])).select(*PAST).cast(dict(PAST))  # type: ignore[arg-type]
+    # Of a job without a submission nobody knows after which names its own came.
+    named = pl.when(came.is_not_null()).then("job_family").alias("job_family")
+    similar = cluster_names(found["user"], found.select(named)["job_family"])
+    return found.with_columns(similar).select(pl.col(name).cast(dtype) for name, dtype in PAST.items())
 
 
 def _not_before(time: pl.Expr, came: pl.Expr) -> pl.Expr:
