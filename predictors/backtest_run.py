@@ -16,7 +16,7 @@ from analysis import schema
 from predictors.asking import INSTANTS, asked_at, instants
 from predictors.backtest_plan import REFITS, Plan
 from predictors.base import DurationPredictor
-from predictors.calibration import Stream, calibrated_log_quantiles
+from predictors.calibration import Stream
 from predictors.feedback import asked_rows, score_predictions
 from predictors.jobs_table import is_known
 from predictors.predictive import Predictive
@@ -132,13 +132,7 @@ def _distribution(
     waiting = log.filter((ends > model.trained_until_) & came_before) if model.trained_until_ else log.head(0)
     later = score_predictions(model, waiting, past=past, at=kind).joined(_told(asked, raw))
     stream = model.scores_[kind].joined(later.sorted())
-    rows = asked_rows(asked, raw)
-    levels, values = calibrated_log_quantiles(
-        rows, levels=np.asarray(model.levels), stream=stream, method=plan.calibration
-    )
-    median = raw[:, model.levels.index(0.5)]
-    limit = np.maximum(asked["time_limit_s"].fill_null(np.inf).to_numpy(), median)
-    return Predictive(levels, values, limit, median)
+    return model._calibrated(asked, raw, stream, method=plan.calibration)
 
 
 def _told(asked: pl.DataFrame, raw: Numbers) -> Stream:

@@ -16,11 +16,11 @@ from sklearn.utils.validation import check_is_fitted
 
 from analysis import schema
 from analysis.errors import HindcastError, UsageError
-from predictors.asking import asked_at
-from predictors.calibration import DEFAULT_CALIBRATION, calibrated_log_quantiles
+from predictors.asking import asked_at, instants
+from predictors.calibration import DEFAULT_CALIBRATION, Stream, calibrated_log_quantiles
 from predictors.feedback import asked_rows, score_training, stream_for
 from predictors.history import PAST, Failures, ended_jobs
-from predictors.jobs_table import as_jobs, is_failure, is_known, lower_bound_s
+from predictors.jobs_table import as_jobs, is_failure, is_known, limits_s, lower_bound_s, microseconds
 from predictors.predictive import Predictive, check_quantiles
 from predictors.registry import PREDICTORS, make_predictor, predictor
 
@@ -286,14 +286,17 @@ class DurationPredictor(BaseEstimator, ABC):  # type: ignore[misc]
         table = asked_at(as_jobs(jobs), at)
         past = self.past_ if history is None else self._past_of(history)
         raw = self._raw(table, past)
-        rows = asked_rows(table, raw)
-        stream = stream_for(self, history, past=past, at=at, until_us=int(rows.asked_us.max(initial=0)))
+        until_us = int(microseconds(instants(table))[0].max(initial=0))
+        stream = stream_for(self, history, past=past, at=at, until_us=until_us)
+        return self._calibrated(table, raw, stream, method=calibration)
+
+    def _calibrated(self, asked: pl.DataFrame, raw: NDArray[np.float64], stream: Stream, *, method: str) -> Predictive:
+        """Distributions of what was said of rows (``_raw``), calibrated with how jobs ended."""
         levels, values = calibrated_log_quantiles(
-            rows, levels=np.asarray(self.levels), stream=stream, method=calibration
+            asked_rows(asked, raw), levels=np.asarray(self.levels), stream=stream, method=method
         )
         median = raw[:, self.levels.index(0.5)]
-        limit = np.maximum(table["time_limit_s"].fill_null(np.inf).to_numpy(), median)
-        return Predictive(levels, values, limit, median)
+        return Predictive(levels, values, np.maximum(limits_s(asked), median), median)
 
     def _raw(self, table: pl.DataFrame, past: pl.DataFrame) -> NDArray[np.float64]:
         """Quantiles of ``levels`` as the predictor itself says them [s]; the median is that of ``predict``."""
@@ -343,8 +346,7 @@ class DurationPredictor(BaseEstimator, ABC):  # type: ignore[misc]
 
 def clip_to_limit(predicted: NDArray[np.float64], jobs: pl.DataFrame) -> NDArray[np.float64]:
     """Cut predictions at the requested limit, at which the job would be ended anyway; null = no limit [s]."""
-    limit = jobs["time_limit_s"].fill_null(np.inf).to_numpy()
-    return np.asarray(np.minimum(predicted, limit), dtype=np.float64)
+    return np.minimum(predicted, limits_s(jobs))
 
 
 def _latest(*times: pl.Series) -> datetime | None:

@@ -13,7 +13,7 @@ from sklearn.base import clone
 from analysis import schema
 from predictors.asking import INSTANTS, asked_at, instants
 from predictors.calibration import Asked, Stream
-from predictors.jobs_table import as_jobs, is_known, microseconds
+from predictors.jobs_table import as_jobs, is_known, limits_s, microseconds
 from predictors.training_view import known_end, training_view
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def asked_rows(table: pl.DataFrame, raw_s: NDArray[np.float64]) -> Asked:
     return Asked(
         asked_us=asked_us,
         owner=table.select(owner=pl.coalesce("user", "account", "vc"))["owner"],
-        limit_log=table["time_limit_s"].log1p().fill_null(np.inf).to_numpy(),
+        limit_log=np.log1p(limits_s(table)),
         raw_log=np.log1p(raw_s),
     )
 

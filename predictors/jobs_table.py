@@ -12,7 +12,7 @@ from analysis import schema
 from analysis.errors import SchemaError
 from analysis.frames import jobs_to_polars
 
-__all__ = ["FAILURES", "KILLS", "as_jobs", "is_failure", "is_killed", "is_known", "lower_bound_s"]
+__all__ = ["FAILURES", "KILLS", "as_jobs", "is_failure", "is_killed", "is_known", "limits_s", "lower_bound_s"]
 
 #: Statuses of a job that broke: its duration says when it broke, not how long such a job takes.
 FAILURES: Final = ("failed", "node_fail")
@@ -92,7 +92,9 @@ def _cast(column: pl.Series, name: str) -> pl.Series:
         )[name]
     if dtype.is_float():
         column = column.cast(pl.Float64)
-        return column.to_frame().select(pl.when(pl.col(name).is_finite()).then(pl.col(name)).alias(name))[name]
+        # A limit of 0 (or less) is none: a source that writes it means that nothing was asked for.
+        is_told = pl.col(name).is_finite() & ((pl.col(name) > 0) | pl.lit(name != "time_limit_s"))
+        return column.to_frame().select(pl.when(is_told).then(pl.col(name)).alias(name))[name]
     return column.cast(dtype)
 
 
@@ -104,6 +106,11 @@ def _as_utc(column: pl.Series) -> pl.Series:
         return column.cast(schema.TIME)
     msg = "expected datetimes"
     raise TypeError(msg)
+
+
+def limits_s(jobs: pl.DataFrame) -> NDArray[np.float64]:
+    """Requested limits; infinite where there is none [s]."""
+    return jobs["time_limit_s"].fill_null(np.inf).to_numpy()
 
 
 def is_known() -> pl.Expr:

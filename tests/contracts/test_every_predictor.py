@@ -381,6 +381,27 @@ def test_an_unknown_instant_of_asking_is_named(fitted):
         fitted.predict(TEST, at="user")
 
 
+def test_d90_a_limit_that_is_none_does_not_bind(fitted):
+    """Pitfall D90: a hint of 10 s binds the quantiles; none and 0 are the same: none; text is refused in a sentence."""
+    job = TEST.head(1)
+    given = {hint: job.with_columns(time_limit_s=pl.lit(hint, dtype=pl.Float64)) for hint in (10.0, None, 0.0, -5.0)}
+    said = {hint: fitted.predict_quantiles(row, [0.1, 0.5, 0.9], history=LOG)[0] for hint, row in given.items()}
+    assert (said[10.0] <= max(10.0, fitted.predict(given[10.0], history=LOG)[0])).all()
+    assert np.array_equal(said[0.0], said[None])
+    assert np.array_equal(said[-5.0], said[None])
+    with pytest.raises(HindcastError, match="time_limit_s.*cannot be read as Float64"):
+        fitted.predict(job.with_columns(time_limit_s=pl.lit("abc")))
+
+
+def test_d91_an_unseen_user_with_a_limit_of_an_hour(fitted):
+    """Pitfall D91: p50 <= p90 <= 3600, the same each time; a field that nobody knows changes nothing."""
+    request = {"submit_time": [START + timedelta(days=40)], "user": ["u9"], "num_gpus": [2.0], "time_limit_s": [3600.0]}
+    job = pl.DataFrame(request)
+    _, middle, high = fitted.predict_quantiles(job, [0.1, 0.5, 0.9])[0]
+    assert 1 <= middle <= high <= 3600
+    assert same(outputs(fitted, job), outputs(fitted, job.with_columns(shoe_size=pl.lit(43))))
+
+
 def test_d93_failures_do_not_teach_the_predictor_to_be_short(name):
     """Pitfall D93: completed 100 and 100, failed 2: the default learns 100, with one failure left out and counted."""
     log = pl.DataFrame(
