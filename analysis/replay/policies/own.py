@@ -139,8 +139,8 @@ class NumbaKey:
     ----------
     function : callable
         Its arguments are named as columns of the jobs table that hold numbers, Booleans or times (microseconds), and
-        ``predicted_duration_s`` [s]; null is NaN. Returns the job's number, taken as float64, lowest first. Plain, or compiled by
-        ``numba.njit``.
+        ``predicted_duration_s`` [s]; null is NaN. Returns the job's number, taken as float64, lowest first. Plain, or
+        compiled by ``numba.njit``.
     """
 
     function: Callable[..., float]
@@ -167,8 +167,8 @@ class NumbaKey:
 def _numbers(column: pl.Series) -> npt.NDArray[Any]:
     if not (column.dtype.is_numeric() or column.dtype.is_temporal() or column.dtype == pl.Boolean):
         msg = (
-            f"jobs: column {column.name!r} has dtype {column.dtype}; a NumbaKey reads numbers, Booleans and times. Order "
-            "by it with an expression or a PythonKey."
+            f"jobs: column {column.name!r} has dtype {column.dtype}; a NumbaKey reads numbers, Booleans and times. "
+            "Order by it with an expression or a PythonKey."
         )
         raise UsageError(msg)  # polars makes it anew from its message, which a SchemaError does not take
     return column.to_physical().to_numpy()
