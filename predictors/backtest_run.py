@@ -16,9 +16,7 @@ from analysis import schema
 from predictors.asking import INSTANTS, asked_at, instants
 from predictors.backtest_plan import REFITS, Plan
 from predictors.base import DurationPredictor
-from predictors.calibration import Stream
-from predictors.feedback import asked_rows, score_predictions
-from predictors.jobs_table import is_known
+from predictors.feedback import score_predictions, told_stream
 from predictors.predictive import Predictive
 from predictors.training_view import known_end, training_view
 
@@ -126,21 +124,10 @@ def _distribution(
 ) -> Predictive:
     """Calibrate what was said of the rows by how jobs ended, of the training log and since."""
     kind = plan.at if plan.at in INSTANTS else "submission"
-    ends = known_end(log)["end_time"]
+    ends = known_end(log)["end_time"].fill_null(log["submit_time"].max())
     # Jobs that ran at the cutoff: nobody was asked about them, but how they end is told.
     came_before = log["submit_time"] < asked["submit_time"].min()
     waiting = log.filter((ends > model.trained_until_) & came_before) if model.trained_until_ else log.head(0)
-    later = score_predictions(model, waiting, past=past, at=kind).joined(_told(asked, raw))
+    later = score_predictions(model, waiting, past=past, at=kind).joined(told_stream(asked, raw))
     stream = model.scores_[kind].joined(later.sorted())
     return model._calibrated(asked, raw, stream, method=plan.calibration)
-
-
-def _told(asked: pl.DataFrame, raw: Numbers) -> Stream:
-    """What was said of the rows, with how they ended; those whose end is not known are left out."""
-    ended = (known_end(asked)["end_time"].is_not_null() & asked.select(is_known()).to_series()).arg_true().to_numpy()
-    rows = asked[ended].with_columns(end_time=known_end(asked[ended])["end_time"])
-    return Stream(
-        end_us=rows["end_time"].dt.epoch("us").to_numpy(),
-        true_log=np.log1p(rows["duration_s"].to_numpy()),
-        asked=asked_rows(rows, raw[ended]),
-    )

@@ -19,8 +19,9 @@ adaptive
 owner
     First the errors of the user's own last 200 ended jobs, mixed with those of all (which weigh as 100 of them): users
     differ in how predictable they are. Then both ends are moved alike by the errors that these intervals made on the
-    last 2,000 or the last 5,000 ended jobs, whichever were larger, since what has ended says too little of the long
-    jobs that still run. Chosen among 35 variants on two origins inside the first 60 % of KTH, RICC, Philly, Graham.
+    last 2,000 or the last 5,000 ended jobs, whichever were larger. Jobs that still run count too (Kaplan-Meier): what
+    has ended says too little of the long ones. Chosen among 40 variants on two origins inside the first 60 % of KTH,
+    RICC, Philly and Graham.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from scipy.special import ndtri
 
 from analysis import schema
 from analysis.errors import UnknownNameError
-from predictors.calibration_kernels import adaptive_shifts, pooled_shifts, rolling_shifts
+from predictors.calibration_kernels import adaptive_shifts, pooled_shifts, rolling_shifts, surviving_shifts
 
 __all__ = ["CALIBRATIONS", "DEFAULT_CALIBRATION", "SCORES_TABLE", "Asked", "Stream", "calibrated_log_quantiles"]
 
@@ -56,10 +57,13 @@ POINT_LEVELS: Final = np.array([0.01, 0.025, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6,
 NUM_PRIOR: Final = 10
 #: Standard deviation of the prior's log error for a point, and of a predictor that has quantiles of its own.
 PRIOR_SPREAD: Final = (2.0, 1.0)
-#: Columns of stored predictions: when it was asked, when the job ended, whose it was, its true log(1 + s), the
-#: logarithm of its limit (infinite = none), and the quantiles that the predictor said.
+#: End of a job that has not ended, start of one that is not known. [microseconds]
+NEVER: Final = 2**62
+#: Columns of stored predictions: when it was asked, when the job started (null = not known) and ended, whose it was,
+#: its true log(1 + s), the logarithm of its limit (infinite = none), and the quantiles that the predictor said.
 SCORES_TABLE: Final = {
     "asked_time": schema.TIME,
+    "start_time": schema.TIME,
     "end_time": schema.TIME,
     "owner": pl.String(),
     "true_log": pl.Float64(),
@@ -92,20 +96,22 @@ class Asked:
 
 @dataclass(frozen=True)
 class Stream:
-    """Past predictions of jobs that have ended, in the order in which they ended.
+    """Past predictions, in the order in which the jobs ended; those that have not come last.
 
     Attributes
     ----------
-    end_us : array of int, shape (jobs,)
-        Instant of the end, ascending. [microseconds]
+    start_us, end_us : array of int, shape (jobs,)
+        Instants of the start (``NEVER`` = not known) and of the end (``NEVER`` = not yet), ends ascending.
+        [microseconds]
     true_log : array of float, shape (jobs,)
-        log(1 + s) of the duration.
+        log(1 + s) of the duration; of a job that has not ended never read.
     asked : Asked
         What was said of each job, and when.
     num_trained : int
         The first so many ended before the predictor was fitted: it knows them whenever it is asked.
     """
 
+    start_us: Integers
     end_us: Integers
     true_log: Numbers
     asked: Asked
@@ -127,13 +133,19 @@ class Stream:
             limit_log=table["limit_log"].to_numpy(),
             raw_log=raw,
         )
-        end = table["end_time"].dt.epoch("us").to_numpy()
-        return cls(end_us=end, true_log=table["true_log"].to_numpy(), asked=asked, num_trained=table.height)
+        return cls(
+            start_us=table["start_time"].dt.epoch("us").fill_null(NEVER).to_numpy(),
+            end_us=table["end_time"].dt.epoch("us").to_numpy(),
+            true_log=table["true_log"].to_numpy(),
+            asked=asked,
+            num_trained=table.height,
+        )
 
     def to_table(self) -> pl.DataFrame:
         """Scores as a table to be stored."""
-        times = {"asked_time": self.asked.asked_us, "end_time": self.end_us}
-        columns = {name: pl.from_epoch(pl.Series(us, dtype=pl.Int64), time_unit="us") for name, us in times.items()}
+        times = {"asked_time": self.asked.asked_us, "start_time": self.start_us, "end_time": self.end_us}
+        known = {name: pl.Series(us, dtype=pl.Int64).replace(NEVER, None) for name, us in times.items()}
+        columns = {name: pl.from_epoch(us, time_unit="us") for name, us in known.items()}
         return pl.DataFrame(
             {
                 **{name: column.dt.replace_time_zone("UTC") for name, column in columns.items()},
@@ -151,11 +163,12 @@ class Stream:
         asked = Asked(
             self.asked.asked_us[order], self.asked.owner[order], self.asked.limit_log[order], self.asked.raw_log[order]
         )
-        return Stream(self.end_us[order], self.true_log[order], asked, self.num_trained)
+        return Stream(self.start_us[order], self.end_us[order], self.true_log[order], asked, self.num_trained)
 
     def joined(self, later: Stream) -> Stream:
         """Both streams as one; ``later`` holds jobs that ended after all of these."""
         return Stream(
+            start_us=np.concatenate([self.start_us, later.start_us]),
             end_us=np.concatenate([self.end_us, later.end_us]),
             true_log=np.concatenate([self.true_log, later.true_log]),
             asked=_both(self.asked, later.asked),
@@ -263,11 +276,11 @@ def _rolling(work: _Work) -> _Work:
 
 
 def _adaptive(work: _Work) -> _Work:
-    return _move_pairs(_pool(work) if work.is_point else work, windows=(WINDOW,), step=STEP)
+    return _move_pairs(_pool(work) if work.is_point else work, windows=(WINDOW,), kind="adaptive")
 
 
 def _owner(work: _Work) -> _Work:
-    return _move_pairs(_pool(work), windows=(WINDOW, LONG_WINDOW))
+    return _move_pairs(_pool(work), windows=(WINDOW, LONG_WINDOW), kind="surviving")
 
 
 def _prior(level: float, *, is_point: bool) -> Numbers:
@@ -309,7 +322,7 @@ def _pool(work: _Work) -> _Work:
     return work.bounded(past, now)
 
 
-def _move_pairs(work: _Work, *, windows: tuple[int, ...], step: float = 0.0) -> _Work:
+def _move_pairs(work: _Work, *, windows: tuple[int, ...], kind: str = "rolling") -> _Work:
     """Move both ends of each central interval alike, by its errors in that window in which they were larger.
 
     A level without a counterpart stays as it is.
@@ -324,15 +337,22 @@ def _move_pairs(work: _Work, *, windows: tuple[int, ...], step: float = 0.0) -> 
             continue
         errors = np.maximum(work.past_log[:, place] - truth, truth - work.past_log[:, other])
         wanted = float(1 - 2 * level)
-        prior = _prior(wanted, is_point=False)
-        if step:
-            then = np.searchsorted(work.stream.end_us, work.stream.asked.asked_us, side="left")
-            shifts = adaptive_shifts(errors, then, stops[order], wanted, prior, (windows[0], step))
-        else:
-            shifts = np.max([rolling_shifts(errors, stops[order], wanted, prior, each) for each in windows], axis=0)
-        now[order, place] -= shifts
-        now[order, other] += shifts
+        shifts = [_shifts(work, errors, stops[order], wanted, other, window, kind) for window in windows]
+        now[order, place] -= np.max(shifts, axis=0)
+        now[order, other] += np.max(shifts, axis=0)
     return work.bounded(work.past_log, now)
+
+
+def _shifts(work: _Work, errors: Numbers, stops: Integers, level: float, upper: int, window: int, kind: str) -> Numbers:
+    """How far both ends are moved at each stop; ``upper`` is the place of the upper end."""
+    prior, stream = _prior(level, is_point=False), work.stream
+    if kind == "adaptive":
+        then = np.searchsorted(stream.end_us, stream.asked.asked_us, side="left")
+        return np.asarray(adaptive_shifts(errors, then, stops, level, prior, (window, STEP)))
+    if kind == "surviving":
+        spans = (stream.start_us, stream.end_us, np.argsort(stream.start_us, kind="stable"))
+        return np.asarray(surviving_shifts(errors, work.past_log[:, upper], spans, stops, level, prior, window))
+    return np.asarray(rolling_shifts(errors, stops, level, prior, window))
 
 
 #: Methods by name.

@@ -9,10 +9,13 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-__all__ = ["adaptive_shifts", "pooled_shifts", "rolling_shifts"]
+__all__ = ["adaptive_shifts", "pooled_shifts", "rolling_shifts", "surviving_shifts"]
 
 Numbers = NDArray[np.float64]
 Integers = NDArray[np.int64]
+#: Jobs that still run are counted anew after so many ends; after fewer at the beginning of a log.
+PACE = 64
+US_PER_S = 1e6
 #: Weights add up to a level within this.
 CLOSE = 1e-9
 
@@ -155,4 +158,89 @@ def adaptive_shifts(
                 _remove(held, size, errors[stop - window - 1])
                 size -= 1
         found[row] = _at(held, size, min(max(now, 0.0), 1.0))
+    return found
+
+
+@njit(cache=True)
+def _counted_at(stop: int) -> int:
+    """The latest number of ended jobs, up to a stop, at which running jobs are counted."""
+    pace = 1
+    while pace < PACE and pace * 32 <= stop:
+        pace *= 2
+    return stop - stop % pace
+
+
+@njit(cache=True)
+def _surviving(held: Numbers, size: int, bounds: Numbers, level: float) -> float:
+    """Kaplan-Meier quantile: least error up to which the share of a level has been reached; the last if it never is.
+
+    ``held`` are errors, ascending; ``bounds`` are errors of which it is known only that they are larger, ascending.
+    """
+    left, passed, row = 1.0, 0, 0
+    while row < size:
+        value, same = held[row], row
+        while same < size and held[same] == value:
+            same += 1
+        while passed < len(bounds) and bounds[passed] < value:
+            passed += 1
+        left *= 1 - (same - row) / (size - row + len(bounds) - passed)
+        if 1 - left >= level - CLOSE:
+            return float(value)
+        row = same
+    return float(held[size - 1])
+
+
+@njit(cache=True)
+def surviving_shifts(
+    errors: Numbers,
+    upper_log: Numbers,
+    spans: tuple[Integers, Integers, Integers],
+    stops: Integers,
+    level: float,
+    prior: Numbers,
+    window: int,
+) -> Numbers:
+    """Quantile of the last ``window`` errors and of those of jobs that still run, before each of ascending stops.
+
+    Of a job that runs at an instant it is known that its error is at least log(1 + elapsed) - ``upper_log``. The
+    instant is the last end before the stop, or a few ends earlier (``PACE``). ``spans`` are starts and ends of the jobs
+    [microseconds], and the order of the starts.
+    """
+    start_us, end_us, by_start = spans
+    found = np.empty(len(stops))
+    held = np.empty(window + len(prior) + 1)
+    held[: len(prior)] = np.sort(prior)
+    size, stop, begun, num_running, now = len(prior), 0, 0, 0, np.nan
+    running, place = np.empty(len(errors), np.int64), np.full(len(errors), -1)
+    for row in range(len(stops)):
+        wanted = _counted_at(stops[row])
+        if wanted == stop and not np.isnan(now):
+            found[row] = now
+            continue
+        while stop < wanted:
+            _insert(held, size, errors[stop])
+            size += 1
+            stop += 1
+            if size > window + len(prior):
+                _remove(held, size, errors[stop - window - 1])
+                size -= 1
+            if place[stop - 1] >= 0:
+                last = running[num_running - 1]
+                running[place[stop - 1]] = last
+                place[last] = place[stop - 1]
+                num_running -= 1
+        instant = end_us[stop - 1] if stop else np.int64(0)
+        while begun < len(by_start) and start_us[by_start[begun]] < instant:
+            job = by_start[begun]
+            if job >= stop:
+                running[num_running] = job
+                place[job] = num_running
+                num_running += 1
+            begun += 1
+        bounds = np.empty(num_running)
+        for k in range(num_running):
+            job = running[k]
+            bounds[k] = np.log1p((instant - start_us[job]) / US_PER_S) - upper_log[job]
+        now = _surviving(held, size, np.sort(bounds), level)
+        found[row] = now
     return found

@@ -12,14 +12,14 @@ from sklearn.base import clone
 
 from analysis import schema
 from predictors.asking import INSTANTS, asked_at, instants
-from predictors.calibration import Asked, Stream
+from predictors.calibration import NEVER, Asked, Stream
 from predictors.jobs_table import as_jobs, is_known, limits_s, microseconds
 from predictors.training_view import known_end, training_view
 
 if TYPE_CHECKING:
     from predictors.base import DurationPredictor
 
-__all__ = ["asked_rows", "score_predictions", "score_training", "stream_for"]
+__all__ = ["asked_rows", "score_predictions", "score_training", "stream_for", "told_stream"]
 
 #: A predictor that learns is scored on the last part of its training log by a copy fitted to this first share.
 FIT_SHARE: Final = 0.8
@@ -80,7 +80,7 @@ def score_predictions(
     model : DurationPredictor
         Fitted.
     jobs : DataFrame
-        As ``as_jobs`` gives it; those that have not ended are left out.
+        As ``as_jobs`` gives it.
     past : DataFrame
         Ended jobs, from ``ended_jobs``: the history of each job up to its instant.
     at : str
@@ -91,34 +91,57 @@ def score_predictions(
     Returns
     -------
     Stream
-        In the order in which the jobs ended.
+        In the order in which the jobs ended; then, but of the training log, those that have started and not ended.
     """
-    ended = jobs.with_columns(_end=known_end(jobs)["end_time"]).filter(is_known() & pl.col("_end").is_not_null())
-    ended = schema.sort_jobs(ended).sort("_end", maintain_order=True)
-    ended = ended.tail(MOST_SCORES) if trained else ended
-    if not ended.height:
-        return Stream.empty(num_levels=len(model.levels))
-    then = asked_at(ended, at)
+    told = asked_at(_told(jobs, ended_only=trained), at)
+    told = told.tail(MOST_SCORES) if trained else told
+    return told_stream(told, model._raw(told, past), num_trained=told.height if trained else 0)
+
+
+def told_stream(told: pl.DataFrame, raw_s: NDArray[np.float64], *, num_trained: int = 0) -> Stream:
+    """What was said of jobs (from ``asked_at``), with their starts and ends as far as known, in the order given."""
+    times = told.select(start=_start(), end=known_end(told)["end_time"])
+    ended = told.select(is_known()).to_series() & times["end"].is_not_null()
+    end_us = times["end"].dt.epoch("us").fill_null(NEVER).to_numpy()
     return Stream(
-        end_us=ended["_end"].dt.epoch("us").to_numpy(),
-        true_log=np.log1p(ended["duration_s"].to_numpy()),
-        asked=asked_rows(then, model._raw(then, past)),
-        num_trained=ended.height if trained else 0,
+        start_us=times["start"].dt.epoch("us").fill_null(NEVER).to_numpy(),
+        end_us=np.where(ended.to_numpy(), end_us, NEVER),
+        true_log=told["duration_s"].fill_null(0.0).log1p().to_numpy(),
+        asked=asked_rows(told, raw_s),
+        num_trained=num_trained,
     )
 
 
-def stream_for(model: DurationPredictor, history: Any, *, past: pl.DataFrame, at: str, until_us: int) -> Stream:
-    """Scores of the training log, and of the history's jobs that ended after it and before an instant.
+def _start() -> pl.Expr:
+    """When a job started; where the log has no times, as if it had not waited."""
+    assumed = pl.col("flags").list.contains("times_assumed")
+    return pl.when(assumed).then(pl.coalesce("start_time", "submit_time")).otherwise(pl.col("start_time"))
 
-    For an instant of a column the scores are those of predictions at the submission, which know less.
+
+def _told(jobs: pl.DataFrame, *, ended_only: bool) -> pl.DataFrame:
+    """Jobs in the order in which they ended; then those that have started and not ended."""
+    table = jobs.with_columns(_end=known_end(jobs)["end_time"], _known=is_known())
+    ended = pl.col("_known") & pl.col("_end").is_not_null()
+    # A job that the log lost sight of is not known to run.
+    runs = pl.lit(not ended_only) & (pl.col("status") == "running") & ~pl.col("_known") & _start().is_not_null()
+    kept = schema.sort_jobs(table.filter(ended | runs))
+    order = pl.when(ended).then(pl.col("_end"))
+    return kept.sort(order, nulls_last=True, maintain_order=True).drop("_end", "_known")
+
+
+def stream_for(model: DurationPredictor, history: Any, *, past: pl.DataFrame, at: str, until_us: int) -> Stream:
+    """Scores of the training log, and of the history's jobs that came before an instant and ended after that log.
+
+    For an instant of a column the scores are those of predictions at the submission, which know less. Jobs that run
+    are known from a history only.
     """
     kind = at if at in INSTANTS else "submission"
     known = model.scores_[kind]
     if history is None:
         return known
     log = as_jobs(history)
-    ends = known_end(log)["end_time"].dt.epoch("us")
-    later = log.filter((ends > _epoch_us(model.trained_until_)) & (ends < until_us))
+    ends = known_end(log)["end_time"].dt.epoch("us").fill_null(NEVER)
+    later = log.filter((ends > _epoch_us(model.trained_until_)) & (log["submit_time"].dt.epoch("us") < until_us))
     return known.joined(score_predictions(model, later, past=past, at=kind))
 
 

@@ -265,7 +265,7 @@ def _read_table(path: Path, columns: Mapping[str, pl.DataType]) -> pl.DataFrame:
 def _read_scores(path: Path, *, num_levels: int) -> dict[str, Stream]:
     table = _read_table(path, _SCORES_COLUMNS)
     whole = (
-        table.drop("owner").null_count().sum_horizontal().sum() == 0
+        table.drop("owner", "start_time").null_count().sum_horizontal().sum() == 0
         and (table["raw_log"].list.len() == num_levels).all()
     )
     sorted_each = all(table.filter(pl.col("at") == at)["end_time"].is_sorted() for at in INSTANTS)

@@ -339,7 +339,7 @@ def test_no_output_changes_with_what_had_not_ended(fitted, row, at):
     instant = job["submit_time" if at == "submission" else "start_time"][0]
     expected = outputs(fitted, job, history=LOG, at=at)
     assert same(outputs(fitted, job, history=change_later(LOG, at=instant), at=at), expected)
-    assert same(outputs(fitted, job, history=LOG.filter(pl.col("end_time") < instant), at=at), expected)
+    assert same(outputs(fitted, job, history=training_view(LOG, cutoff=instant), at=at), expected)
     future = LOG.with_columns(
         job_id="future" + pl.col("job_id"),
         submit_time=pl.lit(instant),

@@ -11,8 +11,8 @@ from scipy.stats import norm
 
 from analysis.errors import UnknownNameError
 from predictors import calibration
-from predictors.calibration import CALIBRATIONS, NUM_PRIOR, POINT_LEVELS, Asked, Stream, calibrated_log_quantiles
-from predictors.calibration_kernels import adaptive_shifts, pooled_shifts, rolling_shifts
+from predictors.calibration import CALIBRATIONS, NEVER, NUM_PRIOR, POINT_LEVELS, Asked, Stream, calibrated_log_quantiles
+from predictors.calibration_kernels import adaptive_shifts, pooled_shifts, rolling_shifts, surviving_shifts
 
 LEVELS = np.array([0.1, 0.5, 0.9])
 PRIOR = norm.ppf((np.arange(NUM_PRIOR) + 0.5) / NUM_PRIOR)
@@ -83,6 +83,53 @@ def test_adaptive_shifts_plainly(rng):
     assert max(levels) > 0.81
 
 
+def plain_kaplan_meier(events: list[float], bounds: list[float], level: float) -> float:
+    """Least event up to which the share of a level has been reached; the last if it never is."""
+    left = 1.0
+    for value in sorted(set(events)):
+        at_risk = sum(e >= value for e in events) + sum(b >= value for b in bounds)
+        left *= 1 - events.count(value) / at_risk
+        if 1 - left >= level - 1e-9:
+            return value
+    return max(events)
+
+
+def counted_at(stop: int) -> int:
+    """Every end at first, every second from 64 on, every fourth from 128 … and every 64th from 2,048 on."""
+    pace = 1
+    while pace < 64 and pace * 32 <= stop:
+        pace *= 2
+    return stop - stop % pace
+
+
+def test_surviving_shifts_plainly(rng):
+    """Kaplan and Meier's estimate over the last ended jobs and all that run when they are counted."""
+    num = 260
+    end = np.sort(rng.integers(1, 10**9, num))
+    start = end - rng.integers(0, 10**8, num)
+    start[::9] = NEVER  # not known: never seen to run
+    end[-20:] = NEVER  # these run on
+    errors, upper = rng.normal(0, 1, num).round(1), rng.normal(3, 1, num)
+    stops = np.sort(rng.integers(0, num - 19, 50))
+    spans = (start, end, np.argsort(start, kind="stable"))
+    found = surviving_shifts(errors, upper, spans, stops, 0.8, PRIOR, 30)
+    for row, stop in enumerate(stops):
+        ended = counted_at(stop)
+        instant = end[ended - 1] if ended else 0
+        events = [*errors[max(ended - 30, 0) : ended], *PRIOR]
+        bounds = [np.log1p((instant - start[i]) / 1e6) - upper[i] for i in range(ended, num) if start[i] < instant]
+        assert found[row] == pytest.approx(plain_kaplan_meier(events, bounds, 0.8))
+
+
+def test_kaplan_meier_by_hand():
+    """Events 1, 2, 4 and one known to be above 2.5: 1/4, 1/2, then the last takes all of the half that is left."""
+    spans = (np.array([0, 0, 0, 0]), np.array([1, 2, 3, NEVER]), np.arange(4))
+    errors, upper = np.array([1.0, 2.0, 4.0, np.nan]), np.log1p(3e-6) - np.array([0, 0, 0, 2.5])
+    none = np.zeros(0)
+    for level, expected in ((0.25, 1.0), (0.4, 2.0), (0.5, 2.0), (0.6, 4.0), (0.75, 4.0), (0.8, 4.0)):
+        assert surviving_shifts(errors, upper, spans, np.array([3]), level, none, 9)[0] == expected
+
+
 def asked(rng, *, jobs: int, levels: int, instants: np.ndarray) -> Asked:
     raw = np.sort(rng.normal(5, 1, (jobs, levels)), axis=1)
     owner = pl.Series([f"u{i}" for i in rng.integers(0, 4, jobs)])
@@ -91,8 +138,10 @@ def asked(rng, *, jobs: int, levels: int, instants: np.ndarray) -> Asked:
 
 def make(rng, *, jobs: int, levels: int, num_trained: int = 0) -> Stream:
     end = np.sort(rng.integers(0, jobs, jobs))  # many ends are equal
-    rows = asked(rng, jobs=jobs, levels=levels, instants=end - rng.integers(1, 20, jobs))
-    return Stream(end_us=end, true_log=rng.normal(5, 2, jobs), asked=rows, num_trained=num_trained)
+    instants = end - rng.integers(1, 20, jobs)
+    rows = asked(rng, jobs=jobs, levels=levels, instants=instants)
+    start = np.minimum(instants + rng.integers(0, 5, jobs), end)
+    return Stream(start, end, rng.normal(5, 2, jobs), rows, num_trained=num_trained)
 
 
 @pytest.mark.parametrize("num_levels", [1, 3])
@@ -142,7 +191,13 @@ def test_the_default_method_plainly(rng, num_levels, num_trained, monkeypatch):
             if level < 0.5:
                 misses = [max(past[i][place] - stream.true_log[i], stream.true_log[i] - past[i][other]) for i in known]
                 prior = PRIOR - norm.ppf(1 - 2 * level)
-                shift = max(plain_quantile([*misses[-n:], *prior], 1 - 2 * level) for n in (15, 30))
+                counted = counted_at(len(misses))
+                instant = stream.end_us[counted - 1] if counted else 0
+                runs = [i for i in range(counted, 60) if stream.start_us[i] < instant]
+                bounds = [np.log1p((instant - stream.start_us[i]) / 1e6) - past[i][other] for i in runs]
+                shift = max(
+                    plain_kaplan_meier([*misses[:counted][-n:], *prior], bounds, 1 - 2 * level) for n in (15, 30)
+                )
                 moved[place], moved[other] = ends[place] - shift, ends[other] + shift
         assert found[row] == pytest.approx(hold(moved, rows.raw_log[row, num_levels // 2]))
 
@@ -158,7 +213,7 @@ def test_what_has_not_ended_is_not_heard(method, num_levels):
     own = LEVELS if num_levels == 3 else np.array([0.5])
     both = [
         calibrated_log_quantiles(
-            rows, levels=own, stream=Stream(stream.end_us, truth, stream.asked, 30), method=method
+            rows, levels=own, stream=Stream(stream.start_us, stream.end_us, truth, stream.asked, 30), method=method
         )[1]
         for truth in (stream.true_log, wild)
     ]
@@ -178,7 +233,7 @@ def test_coverage_is_what_was_asked_whatever_the_predictor_claims(method, factor
         np.full(6000, np.inf),
         np.tile(8 + factor * norm.ppf(LEVELS), (6000, 1)),
     )
-    stream = Stream(np.arange(6000) + 5, truth, rows)
+    stream = Stream(np.arange(6000), np.arange(6000) + 5, truth, rows)
     _, found = calibrated_log_quantiles(rows, levels=LEVELS, stream=stream, method=method)
     covered = (truth >= found[:, 0]) & (truth <= found[:, 2])
     assert covered[500:].mean() == pytest.approx(0.8, abs=3 * np.sqrt(0.16 / 5500))
@@ -191,7 +246,7 @@ def test_owners_get_intervals_of_their_own_width():
     truth = np.where(is_wild, rng.normal(8, 2.3, 8000), rng.normal(8, 0.1, 8000))
     owner = pl.Series(np.where(is_wild, "wild", "tame"))
     rows = Asked(np.arange(8000), owner, np.full(8000, np.inf), np.full((8000, 1), 8.0))
-    stream = Stream(np.arange(8000) + 5, truth, rows)
+    stream = Stream(np.arange(8000), np.arange(8000) + 5, truth, rows)
     widths, shares = {}, {}
     for method in ("rolling", "owner"):
         levels, found = calibrated_log_quantiles(rows, levels=np.array([0.5]), stream=stream, method=method)
@@ -240,4 +295,7 @@ def test_a_stream_through_a_table_and_back():
     assert np.array_equal(again.asked.asked_us, stream.asked.asked_us)
     assert again.asked.owner.equals(stream.asked.owner)
     assert np.array_equal(again.end_us, stream.end_us)
+    assert np.array_equal(again.start_us, stream.start_us)
+    unknown = Stream(np.full(50, NEVER), stream.end_us, stream.true_log, stream.asked)
+    assert (Stream.of_table(unknown.to_table(), num_levels=3).start_us == NEVER).all()
     assert again.num_trained == 50
