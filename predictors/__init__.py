@@ -1,18 +1,23 @@
 """Predictors of job durations that see only the past."""
 
 from predictors.backtest import BacktestResult, backtest
+from predictors.backtest_plan import Plan
 from predictors.base import PREDICTORS, DurationPredictor, make_predictor, predictor
 from predictors.baselines import GlobalMedian, LastTwo, RequestedLimit, UserMedian, VcGpusMedian, VcMedian
 from predictors.boosted import Boosted
 from predictors.boosted_lightgbm import BoostedLightgbm
+from predictors.calibration import CALIBRATIONS
+from predictors.concordance import concordance
 from predictors.defaults import DEFAULT_MODELS, default_models
 from predictors.frame import predict_frame
-from predictors.scores import SCORES, score_all
+from predictors.predictive import Predictive
+from predictors.scores import SCORES, score_all, score_interval
 from predictors.split_study import compare_splits
 from predictors.store import load_model, save_model
 from predictors.training_view import known_end, training_view
 
 __all__ = [
+    "CALIBRATIONS",
     "DEFAULT_MODELS",
     "PREDICTORS",
     "SCORES",
@@ -22,12 +27,15 @@ __all__ = [
     "DurationPredictor",
     "GlobalMedian",
     "LastTwo",
+    "Plan",
+    "Predictive",
     "RequestedLimit",
     "UserMedian",
     "VcGpusMedian",
     "VcMedian",
     "backtest",
     "compare_splits",
+    "concordance",
     "default_models",
     "known_end",
     "load_model",
@@ -36,5 +44,6 @@ __all__ = [
     "predictor",
     "save_model",
     "score_all",
+    "score_interval",
     "training_view",
 ]
