@@ -16,6 +16,7 @@ PACKAGES = [
     "analysis.metrics",
     "analysis.plots",
     "analysis.replay",
+    "analysis.replay.steps",
     "analysis.report",
     "analysis.schema",
     "analysis.trace",

@@ -6,7 +6,7 @@ from analysis.replay.fidelity import fidelity
 from analysis.replay.helios import helios_artifact
 from analysis.replay.packing import PackingResult, inflate, pack
 from analysis.replay.placement import PLACEMENTS
-from analysis.replay.policies import POLICIES, Policy, policy
+from analysis.replay.policies import POLICIES, NumbaKey, Policy, PythonKey, PythonScheduler, policy
 from analysis.replay.recorded import recorded
 from analysis.replay.result import ReplayResult
 
@@ -14,8 +14,11 @@ __all__ = [
     "PLACEMENTS",
     "POLICIES",
     "Cluster",
+    "NumbaKey",
     "PackingResult",
     "Policy",
+    "PythonKey",
+    "PythonScheduler",
     "ReplayResult",
     "fidelity",
     "helios_artifact",
