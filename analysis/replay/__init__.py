@@ -1,5 +1,6 @@
 """Replay a log under schedulers: engine, cluster, placement, packing, policies, speeds, result."""
 
+from analysis.replay.allocation import allocation
 from analysis.replay.cluster import Cluster
 from analysis.replay.engine import replay
 from analysis.replay.fidelity import fidelity
@@ -8,7 +9,7 @@ from analysis.replay.packing import PackingResult, inflate, pack
 from analysis.replay.placement import PLACEMENTS
 from analysis.replay.policies import POLICIES, NumbaKey, Policy, PythonKey, PythonScheduler, policy
 from analysis.replay.recorded import recorded
-from analysis.replay.result import ReplayResult
+from analysis.replay.result import ReplayInterrupted, ReplayResult
 
 __all__ = [
     "PLACEMENTS",
@@ -19,7 +20,9 @@ __all__ = [
     "Policy",
     "PythonKey",
     "PythonScheduler",
+    "ReplayInterrupted",
     "ReplayResult",
+    "allocation",
     "fidelity",
     "helios_artifact",
     "inflate",

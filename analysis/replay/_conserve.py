@@ -7,7 +7,8 @@ from analysis.replay._hardware import release, retake
 from analysis.replay._heap import float_up, sink, take_out
 from analysis.replay._place import ANY_TYPE, NOWHERE, VC, node_of, place_quick
 from analysis.replay._promises import Conserve, book, plan, promise
-from analysis.replay._state import MOST_WAITING, NEVER, RUNNING, WAITING
+from analysis.replay._state import FINISHED, MOST_WAITING, NEVER, NEXT, RUNNING, WAITING, begin_instant, note_job
+from analysis.replay._tape import ENDED, STARTED, SUBMITTED, note
 
 NOBODY = constant(-1)
 #: In place of a promised start: the promise was taken back.
@@ -58,6 +59,7 @@ def begin(s: Conserve, job: int, now: int) -> None:
     s.log.end[job] = now + s.work.run[job, s.log.column[job]]
     float_up(s.p.events, s.log.counters[RUNNING], min(s.log.end[job], s.p.due[job]), job)
     s.log.counters[RUNNING] += 1
+    note_job(s.hw, s.work, s.log, STARTED, job, now)
 
 
 @compiled
@@ -66,6 +68,7 @@ def end(s: Conserve, job: int, now: int) -> None:
     release(s.hw, s.log.held, s.work.first_entry[job], s.log.stop_entry[job])
     s.log.counters[RUNNING] -= 1
     take_out(s.p.events, s.log.counters[RUNNING], job)
+    note_job(s.hw, s.work, s.log, ENDED, job, now)
     if s.p.due[job] > now:
         book(s, job, now, ZERO + 1)
         s.p.is_loose[vc_of(s, job)] = 1
@@ -182,16 +185,20 @@ def keep_promises(s: Conserve, now: int) -> None:
 
 
 @entry
-def run(s: Conserve) -> None:
-    """Replay until the last job has ended."""
+def run(s: Conserve) -> int:
+    """Replay until the last job has ended, or Python shall have its turn; say which."""
     submit, counters, p = s.work.submit, s.log.counters, s.p
-    n, job = len(submit), ZERO
-    while job < n or counters[RUNNING] > 0 or counters[WAITING] > 0:
+    n = len(submit)
+    while counters[NEXT] < n or counters[RUNNING] > 0 or counters[WAITING] > 0:
+        job = counters[NEXT]
         now = submit[job] if job < n else NEVER
         if counters[RUNNING] > 0:
             now = min(now, p.events.when[0])
         if counters[WAITING] > 0:
             now = min(now, p.starts.when[0])
+        why = begin_instant(s.log, now)
+        if why != FINISHED:
+            return why
         all_events(s, now)
         for vc in range(len(p.first)):
             if p.is_torn[vc] == 1:
@@ -200,7 +207,10 @@ def run(s: Conserve) -> None:
                 tighten(s, vc, now)
         keep_promises(s, now)
         while job < n and submit[job] == now:
+            note(s.log.tape, now, SUBMITTED, job)
             arrive(s, job, now)
             job += 1
+        counters[NEXT] = job
         keep_promises(s, now)
         counters[MOST_WAITING] = max(counters[MOST_WAITING], counters[WAITING])
+    return FINISHED

@@ -174,6 +174,24 @@ def retake(hw: Hardware, held: Entries, start: int, stop: int) -> None:
         add(hw, held, e, ZERO - 1)
 
 
+@compiled
+def nodes_of(hw: Hardware, held: Entries, first: int, stop: int, nodes: I64, at: int) -> int:
+    """List the nodes of some entries from a place on, in the order of node ids and each once; return where it ends."""
+    begin = at
+    for e in range(first, stop):
+        node = held.item[e] if len(hw.room) == 0 else hw.device_node[held.item[e]]
+        i = at
+        while i > begin and hw.rank[nodes[i - 1]] > hw.rank[node]:
+            i -= 1
+        if i > begin and nodes[i - 1] == node:
+            continue
+        for k in range(at, i, -1):
+            nodes[k] = nodes[k - 1]
+        nodes[i] = node
+        at += 1
+    return at
+
+
 @entry
 def list_nodes(hw: Hardware, held: Entries, first: I64, stop: I64, nodes: I64, length: I64) -> int:
     """List the nodes of all jobs behind each other, in the order of node ids and each once; return how many.
@@ -183,16 +201,6 @@ def list_nodes(hw: Hardware, held: Entries, first: I64, stop: I64, nodes: I64, l
     at = ZERO
     for job in range(len(first)):
         begin = at
-        for e in range(first[job], stop[job]):
-            node = held.item[e] if len(hw.room) == 0 else hw.device_node[held.item[e]]
-            i = at
-            while i > begin and hw.rank[nodes[i - 1]] > hw.rank[node]:
-                i -= 1
-            if i > begin and nodes[i - 1] == node:
-                continue
-            for k in range(at, i, -1):
-                nodes[k] = nodes[k - 1]
-            nodes[i] = node
-            at += 1
+        at = nodes_of(hw, held, first[job], stop[job], nodes, begin)
         length[job] = at - begin
     return at

@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
+from analysis.replay import _tape
 from analysis.replay._backfill import NOBODY, Backfill
 from analysis.replay._compiled import ZERO, constant, entry, melted
 from analysis.replay._easy import easy_arrive, easy_end, easy_pass, head_rank
 from analysis.replay._hardware import release
 from analysis.replay._place import NOWHERE, PIECES, VC, fitting_type
 from analysis.replay._queues import Queues, pop, pop_end, push
-from analysis.replay._state import MOST_WAITING, NEVER, RUNNING, WAITING, State, start
+from analysis.replay._state import (
+    FINISHED,
+    MOST_WAITING,
+    NEVER,
+    NEXT,
+    RUNNING,
+    WAITING,
+    State,
+    begin_instant,
+    note_job,
+    start,
+)
+from analysis.replay._tape import SUBMITTED, note
 
 # What happened in a VC at an instant.
 ARRIVED, ENDED = constant(1), constant(2)
@@ -112,6 +125,7 @@ def end_all(s: State, b: Backfill | None, now: int) -> None:
         job = pop_end(s.ends, counters[RUNNING])
         counters[RUNNING] -= 1
         release(s.hw, s.log.held, s.work.first_entry[job], s.log.stop_entry[job])
+        note_job(s.hw, s.work, s.log, _tape.ENDED, job, now)
         vc = s.work.classes[s.work.job_class[job], VC]
         touch(s, vc, ENDED)
         if b is not None:
@@ -135,22 +149,29 @@ def pass_all(s: State, b: Backfill | None, now: int) -> None:
 
 
 @entry
-def run(s: State, b: Backfill | None) -> None:
-    """Replay until the last job has ended.
+def run(s: State, b: Backfill | None) -> int:
+    """Replay until the last job has ended, or Python shall have its turn; say which.
 
     ``b`` is None for policies without backfill: numba then leaves its code out.
     """
     submit, counters = s.work.submit, s.log.counters
-    n, job = len(submit), ZERO
-    while job < n or counters[RUNNING] > 0:
+    n = len(submit)
+    while counters[NEXT] < n or counters[RUNNING] > 0:
+        job = counters[NEXT]
         now = submit[job] if job < n else NEVER
         if counters[RUNNING] > 0:
             now = min(now, s.ends.time[0])
+        why = begin_instant(s.log, now)
+        if why != FINISHED:
+            return why
         end_all(s, b, now)
         while job < n and submit[job] == now:
             arrive(s, b, job)
             counters[WAITING] += 1
             touch(s, s.work.classes[s.work.job_class[job], VC], ARRIVED)
+            note(s.log.tape, now, SUBMITTED, job)
             job += 1
+        counters[NEXT] = job
         pass_all(s, b, now)
         counters[MOST_WAITING] = max(counters[MOST_WAITING], counters[WAITING])
+    return FINISHED

@@ -29,7 +29,8 @@ from analysis.replay._runs import (
     queue_of,
     stop_run,
 )
-from analysis.replay._state import MOST_WAITING, NEVER, RUNNING, WAITING
+from analysis.replay._state import FINISHED, MOST_WAITING, NEVER, NEXT, RUNNING, WAITING, begin_instant
+from analysis.replay._tape import SUBMITTED, note
 from analysis.replay._victims import best_leaves, catch_up, comes_after, node_to_clear, resort
 from analysis.replay._walk import walk
 
@@ -250,14 +251,18 @@ def first_tick(s: Preemption) -> int:
 
 
 @entry
-def run(s: Preemption) -> None:
-    """Replay until the last job has ended."""
+def run(s: Preemption) -> int:
+    """Replay until the last job has ended, or Python shall have its turn; say which."""
     submit, counters = s.work.submit, s.log.counters
-    n, job = len(submit), ZERO
-    while job < n or counters[RUNNING] > 0:
+    n = len(submit)
+    while counters[NEXT] < n or counters[RUNNING] > 0:
+        job = counters[NEXT]
         now = min(submit[job] if job < n else NEVER, first_tick(s))
         if counters[RUNNING] > 0:
             now = min(now, s.m.events.when[0])
+        why = begin_instant(s.log, now)
+        if why != FINISHED:
+            return why
         all_events(s, now)
         if s.m.rule[KIND] == SLICES:
             for vc in range(len(s.m.tick)):
@@ -266,6 +271,9 @@ def run(s: Preemption) -> None:
         while job < n and submit[job] == now:
             arrive(s, job)
             touch(s, s.work.classes[s.work.job_class[job], VC], ARRIVED)
+            note(s.log.tape, now, SUBMITTED, job)
             job += 1
+        counters[NEXT] = job
         pass_all(s, now)
         counters[MOST_WAITING] = max(counters[MOST_WAITING], counters[WAITING])
+    return FINISHED

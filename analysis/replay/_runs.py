@@ -20,7 +20,8 @@ from analysis.replay._moving import (
 )
 from analysis.replay._place import VC, type_of
 from analysis.replay._scores import count_start
-from analysis.replay._state import NEVER, RUNNING, WAITING
+from analysis.replay._state import NEVER, RUNNING, WAITING, note_job
+from analysis.replay._tape import ENDED, PREEMPTED, STARTED
 from analysis.replay._victims import comes_after, move_out, settle_in
 
 # --- waiting jobs ----------------------------------------------------------------------------------------------------
@@ -145,6 +146,7 @@ def begin_run(s: Preemption, job: int, stop_entry: int, now: int) -> None:
     m.runner[m.place[job]] = job
     m.num_runners[vc] += 1
     settle_in(s, job)
+    note_job(s.hw, s.work, log, STARTED, job, now)
 
 
 @compiled
@@ -177,6 +179,7 @@ def end_run(s: Preemption, job: int, now: int) -> None:
     """Let a job go that has done its work."""
     release(s.hw, s.log.held, s.work.first_entry[job], s.log.stop_entry[job])
     forget_run(s, job, now)
+    note_job(s.hw, s.work, s.log, ENDED, job, now)
     if s.m.stops[job] > 0:
         s.m.wasted[job] += s.m.restart[s.work.job_class[job]]
 
@@ -191,6 +194,8 @@ def stop_run(s: Preemption, job: int, now: int) -> None:
     ratio = ratio_of(s, job)
     done = min(useful if ratio == 1.0 else int(useful / ratio), m.left[job])
     forget_run(s, job, now)
+    s.log.end[job] = NEVER
+    note_job(s.hw, s.work, s.log, PREEMPTED, job, now)
     m.left[job] -= done
     m.wasted[job] += ran - useful
     m.stops[job] += 1

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 import pyarrow as pa
 
@@ -13,8 +14,11 @@ from analysis.replay._hardware import MILLI, TYPE, list_nodes
 from analysis.replay._jobs import US
 from analysis.replay._moving import Moving
 from analysis.replay._prepare import NO_REASON, REASONS, Prepared
-from analysis.replay._state import Log
+from analysis.replay._state import NEVER, NOW, Log
 from analysis.replay.result import SCHEDULE, STATES
+
+# Places in ``STATES``.
+FINISHED, UNFINISHED, REJECTED = 0, 1, 2
 
 
 class Stops(NamedTuple):
@@ -27,29 +31,33 @@ class Stops(NamedTuple):
 
 
 def count_stops(prepared: Prepared, log: Log, m: Moving) -> Stops:
-    """Sum up; the loop counts the time of those only who were stopped."""
-    never = m.stops == 0
+    """Sum up; the loop counts the time of those only who were stopped, and of runs that are over."""
+    now = log.counters[NOW]
     last = prepared.submit[-1] if len(prepared.submit) else 0
+    is_over = (m.stops > 0) & ((log.end <= now) | (log.end == NEVER))
+    begin = np.where(m.stops > 0, m.begin, np.where(log.start < 0, now, log.start))
+    end = np.where(is_over, begin, np.minimum(np.where(log.end < 0, now, log.end), now))
     return Stops(
         stopped=m.stops,
         wasted=m.wasted * m.milli[prepared.job_class],
-        held=np.where(never, log.end - log.start, m.held),
-        early=np.where(never, np.maximum(np.minimum(log.end, last) - log.start, 0), m.early),
+        held=m.held + end - begin,
+        early=m.early + np.maximum(np.minimum(end, last) - begin, 0),
     )
 
 
 def make_schedule(prepared: Prepared, log: Log, stops: Stops | None) -> pl.DataFrame:
     """Build the table."""
     accepted, height = prepared.accepted, prepared.jobs.height
-    started = np.zeros(height, dtype=bool)
-    started[accepted] = log.start >= 0
+    is_known = {"start": log.start >= 0, "end": (log.start >= 0) & (log.end <= log.counters[NOW])}
     first = prepared.jobs["submit_time"].to_physical().min()
-    state = np.where(started, 0, 2)
+    state = np.full(height, REJECTED, dtype=np.int64)
+    state[accepted] = np.where(is_known["end"], FINISHED, UNFINISHED)
     nodes, gpu_type = _places(prepared, log, height)
     known = pl.Series([*REASONS, None], dtype=pl.String)
     columns = {"job_id": prepared.jobs["job_id"]}
     for name, values in (("start", log.start), ("end", log.end)):
-        time = pl.Series(spread(values, accepted, height)).set(~pl.Series(started), None)
+        is_null = ~spread(is_known[name], accepted, height, fill=0).astype(bool)
+        time = pl.Series(spread(values, accepted, height)).set(pl.Series(is_null), None)
         columns[f"{name}_time"] = (time + (first or 0)).cast(SCHEDULE[f"{name}_time"])
         columns[f"{name}_s"] = time / US
     reason = known.gather(np.where(prepared.reason == NO_REASON, len(REASONS), prepared.reason))
@@ -81,7 +89,7 @@ def job_table(prepared: Prepared, stops: Stops | None) -> pl.DataFrame:
     )
 
 
-def spread(values: I64, accepted: I64, height: int, fill: int = -1) -> I64:
+def spread(values: npt.NDArray[Any], accepted: I64, height: int, fill: int = -1) -> npt.NDArray[Any]:
     """Values of the accepted jobs as values of all."""
     if len(accepted) == height:
         return values
@@ -94,8 +102,10 @@ def _places(prepared: Prepared, log: Log, height: int) -> tuple[pl.Series, pl.Se
     """Node ids, in their order and each once, and GPU type of every job."""
     hw, first = prepared.hw, prepared.first_entry[:-1]
     length = np.zeros(len(first), dtype=np.int64)
+    # Conservative backfill writes down the places of jobs that wait.
+    stop = np.where(log.start < 0, first, log.stop_entry)
     node = np.empty(len(log.held.item), dtype=np.int64)
-    node = node[: list_nodes(hw, log.held, first, log.stop_entry, node, length)]
+    node = node[: list_nodes(hw, log.held, first, stop, node, length)]
     lengths = np.zeros(height, dtype=np.int64)
     lengths[prepared.accepted] = length
     offsets = np.concatenate([[0], np.cumsum(lengths)])

@@ -8,16 +8,22 @@ import numpy as np
 import numpy.typing as npt
 
 from analysis.replay._bits import I64
-from analysis.replay._compiled import melted
+from analysis.replay._compiled import constant, melted
 from analysis.replay._hardware import Entries, Hardware
 from analysis.replay._place import NOWHERE, VC, place_quick, type_of
 from analysis.replay._queues import Ends, Queues, push_end
 from analysis.replay._scores import count_start
+from analysis.replay._tape import STARTED, Tape, add_nodes, is_full, note
 
 NEVER: Final = np.iinfo(np.int64).max
 I8 = npt.NDArray[np.int8]
-# Columns of ``Log.counters``.
-RUNNING, WAITING, MOST_WAITING = 0, 1, 2
+# Columns of ``Log.counters``: jobs, …
+RUNNING, WAITING, MOST_WAITING, NEXT = 0, 1, 2, 3
+# … the last instant replayed, the last one that may be, and how many may be before Python has its turn.
+NOW, UNTIL, BUDGET = 4, 5, 6
+NUM_COUNTERS: Final = 7
+# Why a loop came back: nothing is left to happen; its budget is spent or the tape full; nothing more until then.
+FINISHED, PAUSED, REACHED = constant(0), constant(1), constant(2)
 
 
 class Work(NamedTuple):
@@ -46,6 +52,7 @@ class Log(NamedTuple):
     live: I64  # [Q] queues whose head may fit in this pass
     where: I64  # [Q] speed column that each of them would run on
     beside: I64  # [Q] 1: each of them fits beside the reservation
+    tape: Tape
 
 
 class State(NamedTuple):
@@ -56,6 +63,26 @@ class State(NamedTuple):
     queues: Queues
     ends: Ends
     log: Log
+
+
+@melted
+def begin_instant(log: Log, now: int) -> int:
+    """Count an instant; anything but FINISHED says why it is not its turn yet."""
+    counters = log.counters
+    if now > counters[UNTIL]:
+        return REACHED
+    if counters[BUDGET] <= 0 or is_full(log.tape):
+        return PAUSED
+    counters[BUDGET] -= 1
+    counters[NOW] = now
+    return FINISHED
+
+
+@melted
+def note_job(hw: Hardware, work: Work, log: Log, kind: int, job: int, now: int) -> None:
+    """Note an event of a job that has its nodes, or had them until now."""
+    add_nodes(log.tape, hw, log.held, work.first_entry[job], log.stop_entry[job])
+    note(log.tape, now, kind, job)
 
 
 @melted
@@ -76,4 +103,5 @@ def start(s: State, job: int, types: int, now: int) -> bool:
     push_end(s.ends, s.log.counters[RUNNING], end, job)
     s.log.counters[RUNNING] += 1
     s.log.counters[WAITING] -= 1
+    note_job(s.hw, s.work, s.log, STARTED, job, now)
     return True

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from contextlib import nullcontext
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
 
 import numpy as np
 import polars as pl
@@ -11,22 +16,28 @@ from analysis.errors import UnknownNameError, UsageError
 from analysis.frames import jobs_to_polars
 from analysis.replay import _conserve, _loop, _preempt, _state
 from analysis.replay._backfill import make_backfill
+from analysis.replay._drive import NOBODY, Watch, drive
 from analysis.replay._hardware import COUNT, SIZE, TYPE, make_entries
 from analysis.replay._jobs import US, check_predicted
-from analysis.replay._moving import Preemption, make_moving
+from analysis.replay._moving import Moving, Preemption, make_moving
 from analysis.replay._order import make_queues
 from analysis.replay._prepare import EXCEEDS_CAPACITY, Prepared, prepare
 from analysis.replay._promises import Conserve, make_promises
 from analysis.replay._queues import Ends
 from analysis.replay._schedule import Stops, count_stops, job_table, make_schedule
 from analysis.replay._scoring import Scoring
+from analysis.replay._state import NEVER, UNTIL
+from analysis.replay._tape import Tape, make_tape, no_tape
 from analysis.replay.cluster import Cluster
+from analysis.replay.event_log import EventSink
 from analysis.replay.limits import cut_at_limits, mark_timeouts
 from analysis.replay.placement import PLACEMENTS, SCORED
 from analysis.replay.policies import POLICIES, MovingKey, Policy
-from analysis.replay.result import ReplayResult
+from analysis.replay.result import ReplayInterrupted, ReplayResult
 
 __all__ = ["replay"]
+
+EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def replay(  # noqa: PLR0913 - each is a choice of its own, all but two with a default
@@ -39,6 +50,9 @@ def replay(  # noqa: PLR0913 - each is a choice of its own, all but two with a d
     use_vcs: bool = True,
     seed: int = 0,
     enforce_limits: bool = False,
+    events: bool | str | Path = False,
+    progress: Callable[[int, int], None] | None = None,
+    until: datetime | None = None,
 ) -> ReplayResult:
     """Replay GPU jobs under a policy.
 
@@ -79,6 +93,13 @@ def replay(  # noqa: PLR0913 - each is a choice of its own, all but two with a d
         True: a job that would run for longer than its time_limit_s ends there (work as its duration counts it: on the
         hardware of the log, pauses out); its state is finished, its reason ``timeout``. False: a limit never ends a
         job. A prediction never does.
+    events : bool or path, default False
+        A Parquet file for the event log (see ``analysis.replay.event_log``), written piece by piece in memory that does
+        not grow with it; it appears when it is complete. True: keep the log in memory. ``result.events()`` reads it.
+    progress : callable of (int, int), optional
+        Called now and then with how many jobs have ended, of how many.
+    until : datetime, optional
+        The last instant that may be replayed; naive is taken as UTC. What runs or waits then is ``unfinished``.
 
     Returns
     -------
@@ -97,6 +118,8 @@ def replay(  # noqa: PLR0913 - each is a choice of its own, all but two with a d
         If a GPU job has no submission time.
     SchemaError
         If a column is missing or holds impossible values.
+    ReplayInterrupted
+        At Ctrl-C, within about a second: a ``KeyboardInterrupt`` that carries what there was by then.
 
     Examples
     --------
@@ -126,23 +149,60 @@ def replay(  # noqa: PLR0913 - each is a choice of its own, all but two with a d
     columns = sorted(chosen.needs - {"predicted_duration_s"} - (chosen.optional.keys() - set(jobs.columns)))
     scoring = Scoring(SCORED[placement], seed) if placement in SCORED else None
     prepared = prepare(jobs, cluster=cluster, predicted=predicted, use_vcs=use_vcs, columns=columns, scoring=scoring)
-    log, stops = run_loop(chosen, prepared)
-    counts: dict[str, float | int | None] = {
+    kept_in = None if isinstance(events, bool) else Path(events)
+    with EventSink(kept_in, prepared) if events else nullcontext() as sink:
+        watch = Watch(len(prepared.accepted), sink, progress, _until_us(until, prepared))
+        log, stops, is_whole = run_loop(chosen, prepared, watch)
+        is_cut = _is_cut(log)
+        if sink is not None:
+            sink.finish(int(log.counters[UNTIL]) if is_cut else NEVER)
+        result = ReplayResult(
+            schedule=mark_timeouts(make_schedule(prepared, log, stops), cut),
+            policy=chosen.name,
+            placement=placement,
+            predicted=predicted,
+            cluster=cluster,
+            notes=tuple(prepared.notes),
+            jobs=job_table(prepared, stops),
+            counts=_counts(prepared, log, cluster),
+            event_log=None if sink is None else kept_in or sink.table(),
+            stopped_time=_instant(int(log.counters[UNTIL]), prepared) if is_cut else None,
+        )
+    if not is_whole:
+        raise ReplayInterrupted(result)
+    return result
+
+
+def _counts(prepared: Prepared, log: _state.Log, cluster: Cluster) -> dict[str, float | int | None]:
+    return {
         "max_queue_length": int(log.counters[_state.MOST_WAITING]),
         "offered_load": _offered_load(prepared, cluster),
         "num_cpu_jobs_left_out": prepared.num_cpu_jobs,
         "num_censored": int((prepared.reason > EXCEEDS_CAPACITY).sum()),
     }
-    return ReplayResult(
-        schedule=mark_timeouts(make_schedule(prepared, log, stops), cut),
-        policy=chosen.name,
-        placement=placement,
-        predicted=predicted,
-        cluster=cluster,
-        notes=tuple(prepared.notes),
-        jobs=job_table(prepared, stops),
-        counts=counts,
-    )
+
+
+def _first_us(prepared: Prepared) -> int:
+    """First submission in microseconds since 1970: what the engine's clock counts from."""
+    submit = prepared.jobs["submit_time"].to_physical()
+    return int(submit[0]) if len(submit) else 0
+
+
+def _until_us(until: datetime | None, prepared: Prepared) -> int:
+    if until is None:
+        return int(NEVER)
+    aware = until.replace(tzinfo=UTC) if until.tzinfo is None else until
+    return (aware - EPOCH) // timedelta(microseconds=1) - _first_us(prepared)
+
+
+def _instant(us: int, prepared: Prepared) -> datetime:
+    return EPOCH + timedelta(microseconds=us + _first_us(prepared))
+
+
+def _is_cut(log: _state.Log) -> bool:
+    """Tell whether jobs run, wait or are still to come."""
+    counters = log.counters
+    return bool(counters[_state.NEXT] < len(log.start) or counters[_state.RUNNING] or counters[_state.WAITING])
 
 
 def _chosen(policy: str | Policy) -> Policy:
@@ -154,9 +214,16 @@ def _chosen(policy: str | Policy) -> Policy:
     return POLICIES[policy]
 
 
-def run_loop(policy: Policy, prepared: Prepared) -> tuple[_state.Log, Stops | None]:
-    """Run the compiled event loop over prepared arrays and return what happened, and what preemption did."""
-    log = _empty_log(prepared)
+def run_loop(policy: Policy, prepared: Prepared, watch: Watch = NOBODY) -> tuple[_state.Log, Stops | None, bool]:
+    """Run the compiled event loop over prepared arrays.
+
+    Returns
+    -------
+    Log, Stops or None, bool
+        What happened, what preemption did, and False if Ctrl-C ended it.
+    """
+    if not isinstance(policy.rule, pl.Expr | MovingKey):
+        return _run_python(policy, prepared, watch)
     work = _state.Work(
         submit=prepared.submit,
         job_class=prepared.job_class,
@@ -165,33 +232,48 @@ def run_loop(policy: Policy, prepared: Prepared) -> tuple[_state.Log, Stops | No
         classes=prepared.classes,
         first_entry=prepared.first_entry,
     )
-    if isinstance(policy.rule, MovingKey):
-        moving = make_moving(policy, policy.rule, prepared)
-        if len(prepared.accepted):
-            _preempt.run(Preemption(prepared.hw, work, log, moving))
-        return log, count_stops(prepared, log, moving)
-    if len(prepared.accepted) == 0:
-        return log, None
-    if not isinstance(policy.rule, pl.Expr):
-        from analysis.replay.steps.drive import drive
+    log = _empty_log(prepared, make_tape(prepared.hw, work) if watch.sink is not None else no_tape())
+    moving = make_moving(policy, policy.rule, prepared) if isinstance(policy.rule, MovingKey) else None
+    is_whole = len(prepared.accepted) == 0 or drive(_turns(policy, prepared, work, log, moving), log, watch)
+    return log, None if moving is None else count_stops(prepared, log, moving), is_whole
 
-        return drive(policy, prepared)
+
+def _run_python(policy: Policy, prepared: Prepared, watch: Watch) -> tuple[_state.Log, Stops | None, bool]:
+    """Replay under a policy that is a Python function."""
+    from analysis.replay.steps.drive import drive as drive_steps
+
+    if watch.sink is not None or watch.until_us != NEVER:
+        msg = (
+            f"replay: policy {policy.name!r} is a Python function, and these write no event log and know no 'until'. "
+            "Leave out events and until, or drive a Simulation yourself."
+        )
+        raise UsageError(msg)
+    log, stops = drive_steps(policy, prepared)
+    log.counters[_state.NEXT] = len(log.start)
+    return log, stops, True
+
+
+def _turns(
+    policy: Policy, prepared: Prepared, work: _state.Work, log: _state.Log, moving: Moving | None
+) -> Callable[[], int]:
+    """The loop of a policy: each call is a turn."""
+    if moving is not None:
+        return partial(_preempt.run, Preemption(prepared.hw, work, log, moving))
     if policy.trait == "conservative":
-        _conserve.run(Conserve(prepared.hw, work, log, make_promises(prepared)))
-        return log, None
+        return partial(_conserve.run, Conserve(prepared.hw, work, log, make_promises(prepared)))
     queues = make_queues(policy, prepared)
     ends = Ends(np.empty_like(log.start), np.empty_like(log.start))
-    state = _state.State(prepared.hw, work, queues, ends, log)
     backfill = make_backfill(prepared, queues) if policy.trait == "easy" else None
-    _loop.run(state, backfill)
-    return log, None
+    return partial(_loop.run, _state.State(prepared.hw, work, queues, ends, log), backfill)
 
 
-def _empty_log(prepared: Prepared) -> _state.Log:
+def _empty_log(prepared: Prepared, tape: Tape) -> _state.Log:
     n = len(prepared.accepted)
     num_entries = int(prepared.first_entry[-1])
     most = int(np.diff(prepared.first_entry).max(initial=0)) + 1
     num_queues = len(prepared.classes) * len(prepared.gpu_types) + prepared.num_vcs
+    counters = np.zeros(_state.NUM_COUNTERS, dtype=np.int64)
+    counters[_state.NOW] = -1
     return _state.Log(
         start=np.full(n, -1, dtype=np.int64),
         end=np.full(n, -1, dtype=np.int64),
@@ -199,12 +281,13 @@ def _empty_log(prepared: Prepared) -> _state.Log:
         column=np.zeros(n, dtype=np.int8),
         held=make_entries(num_entries, prepared.hw),
         scratch=make_entries(most, prepared.hw),
-        counters=np.zeros(3, dtype=np.int64),
+        counters=counters,
         touched=np.zeros(prepared.num_vcs + 1, dtype=np.int64),
         marks=np.zeros(prepared.num_vcs, dtype=np.int64),
         live=np.empty(num_queues, dtype=np.int64),
         where=np.empty(num_queues, dtype=np.int64),
         beside=np.empty(num_queues, dtype=np.int64),
+        tape=tape,
     )
 
 

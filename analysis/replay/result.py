@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
 from typing import Any, Final
 
 import polars as pl
 
 from analysis import metrics as m
+from analysis.errors import UsageError
 from analysis.replay.cluster import Cluster
 
-__all__ = ["SCHEDULE", "ReplayResult"]
+__all__ = ["SCHEDULE", "ReplayInterrupted", "ReplayResult"]
 
 STATES: Final = ("finished", "unfinished", "rejected")
 TIME: Final = pl.Datetime("us", "UTC")
@@ -53,6 +56,11 @@ class ReplayResult:
         GPUs, over all its starts, and early_run_s: the part of it until the last submission.
     counts : dict of str to int or float or None
         What only the event loop saw: max_queue_length; and num_cpu_jobs_left_out, num_censored, offered_load.
+    event_log : Path, DataFrame or None
+        The event log's file, or the log itself, if it was asked for; see ``events``.
+    stopped_time : datetime or None
+        The last instant that was replayed, where the replay was stopped before all jobs had ended (by ``until``, or by
+        Ctrl-C); what runs or waits after it is ``unfinished`` in the schedule.
     """
 
     schedule: pl.DataFrame
@@ -63,6 +71,32 @@ class ReplayResult:
     notes: tuple[str, ...]
     jobs: pl.DataFrame
     counts: dict[str, float | int | None]
+    event_log: Path | pl.DataFrame | None = None
+    stopped_time: datetime | None = None
+
+    @property
+    def has_events(self) -> bool:
+        """Whether the replay was asked for its event log."""
+        return self.event_log is not None
+
+    def events(self) -> pl.DataFrame:
+        """Read the event log.
+
+        Returns
+        -------
+        DataFrame, one row per event, in the order in which they happened
+            As ``analysis.replay.event_log.EVENT_LOG`` says. For logs that no memory holds read the file piece by piece
+            instead, e.g. with ``polars.scan_parquet(result.event_log)``.
+
+        Raises
+        ------
+        UsageError
+            If the replay was not asked for it.
+        """
+        if self.event_log is None:
+            msg = "replay: this one kept no event log; say replay(..., events=True) or events='events.parquet'."
+            raise UsageError(msg)
+        return self.event_log if isinstance(self.event_log, pl.DataFrame) else pl.read_parquet(self.event_log)
 
     def job_metrics(self) -> pl.DataFrame:
         """Metrics of every finished job.
@@ -137,6 +171,22 @@ class ReplayResult:
         window = done.select(_seconds(pl.lit(until) - pl.lit(first)).first()).item()
         used = (done["num_gpus"] * run_s).sum()
         return float(used / (self.cluster.num_gpus * window)) if window > 0 else None
+
+
+class ReplayInterrupted(KeyboardInterrupt):
+    """Ctrl-C ended a replay.
+
+    Attributes
+    ----------
+    result : ReplayResult
+        What there was by then: jobs that ran or waited, or were still to come, are ``unfinished`` in its schedule
+        (their start is known if they had one); its ``stopped_time`` is the last instant that was replayed, and that one is
+        complete. An event log has been written up to it.
+    """
+
+    def __init__(self, result: ReplayResult) -> None:
+        super().__init__(f"replay under {result.policy!r} stopped at {result.stopped_time} of the log's time")
+        self.result = result
 
 
 def _summary(values: pl.Series, name: str) -> dict[str, float | None]:

@@ -1,0 +1,114 @@
+"""Between two turns of a compiled loop: events are written, progress is told, and Ctrl-C is heard."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import FrameType
+from typing import Final
+
+from analysis.replay import _tape
+from analysis.replay._state import BUDGET, FINISHED, NEVER, NEXT, NOW, PAUSED, RUNNING, UNTIL, WAITING, Log
+from analysis.replay.event_log import EventSink
+
+#: Instants of the first turn; later ones are as long as takes about this [s].
+FIRST_BUDGET: Final = 2_000
+TURN_S: Final = 0.4
+MOST_FASTER: Final = 8.0
+
+
+@dataclass(frozen=True)
+class Watch:
+    """Who looks on.
+
+    Attributes
+    ----------
+    num_jobs : int
+        Jobs that take part.
+    sink : EventSink or None
+        Takes the events.
+    progress : callable of (int, int) or None
+        Told how many jobs have ended, of how many.
+    until_us : int
+        The last instant that may be replayed.
+    """
+
+    num_jobs: int
+    sink: EventSink | None = None
+    progress: Callable[[int, int], None] | None = None
+    until_us: int = NEVER
+
+
+#: Nobody looks on.
+NOBODY: Final = Watch(0)
+
+
+def drive(step: Callable[[], int], log: Log, watch: Watch) -> bool:
+    """Let a loop run turn by turn.
+
+    Parameters
+    ----------
+    step : callable returning int
+        A turn: FINISHED, PAUSED, or REACHED.
+
+    Returns
+    -------
+    bool
+        False if Ctrl-C ended it; the instant it was at is complete even then.
+    """
+    log.counters[UNTIL] = watch.until_us
+    budget = FIRST_BUDGET
+    try:
+        while True:
+            log.counters[BUDGET] = budget
+            began = time.monotonic()
+            why = _turn(step, log, watch)
+            if watch.progress is not None:
+                counters = log.counters
+                watch.progress(int(counters[NEXT] - counters[WAITING] - counters[RUNNING]), watch.num_jobs)
+            if why != PAUSED:
+                return True
+            # How long a turn is changes nothing but how soon Python has the next one.
+            factor = TURN_S / max(time.monotonic() - began, 1e-6)
+            budget = max(int(budget * min(max(factor, 1 / MOST_FASTER), MOST_FASTER)), 1)
+    except KeyboardInterrupt:
+        _finish_instant(step, log, watch)
+        return False
+
+
+def _finish_instant(step: Callable[[], int], log: Log, watch: Watch) -> None:
+    log.counters[UNTIL] = log.counters[NOW]
+    why = PAUSED
+    while why == PAUSED:
+        log.counters[BUDGET] = NEVER
+        why = _turn(step, log, watch)
+
+
+def _turn(step: Callable[[], int], log: Log, watch: Watch) -> int:
+    """One turn, and its events; Ctrl-C is heard before or after, so that no event is written twice or not at all."""
+    with whole():
+        why = step()
+        if watch.sink is not None and (why == FINISHED or _tape.is_full(log.tape)):
+            watch.sink.take(log.tape)
+    return why
+
+
+@contextmanager
+def whole() -> Iterator[None]:
+    """Hear Ctrl-C after the block, not in it; only the main thread is ever interrupted by it."""
+    before = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or not callable(before):
+        yield
+        return
+    heard: list[tuple[int, FrameType | None]] = []
+    signal.signal(signal.SIGINT, lambda *call: heard.append(call))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if heard:
+        before(*heard[0])
