@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from importlib.metadata import version
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Protocol
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from typer.core import TyperGroup
 
@@ -20,6 +20,7 @@ from analysis.errors import UsageError
 
 __all__ = [
     "JsonOption",
+    "Step",
     "app",
     "progress",
     "refuse_inside",
@@ -114,13 +115,23 @@ def _as_text(value: object) -> str:
     return f"{value:,.1f}" if abs(value) >= 1000 else f"{value:.4g}"
 
 
+class Step(Protocol):
+    """What moves a bar."""
+
+    def __call__(self, description: str) -> None:
+        """A step is done; say what it was."""
+
+    def describe(self, description: str) -> None:
+        """Say what goes on inside a step."""
+
+
 @contextmanager
-def progress(what: str, *, total: int | None = None) -> Iterator[Callable[[str], None]]:
+def progress(what: str, *, total: int | None = None) -> Iterator[Step]:
     """Show a bar on standard error while work goes on; nothing when that is not a terminal.
 
     Yields
     ------
-    callable of str
+    Step
         To be called after each step with what comes next.
     """
     columns = [
@@ -134,10 +145,18 @@ def progress(what: str, *, total: int | None = None) -> Iterator[Callable[[str],
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task(what, total=total)
 
-        def step(description: str) -> None:
-            bar.update(task, advance=1, description=description)
+        yield _BarStep(bar, task)
 
-        yield step
+
+class _BarStep:
+    def __init__(self, bar: Progress, task: TaskID) -> None:
+        self._bar, self._task = bar, task
+
+    def __call__(self, description: str) -> None:
+        self._bar.update(self._task, advance=1, description=description)
+
+    def describe(self, description: str) -> None:
+        self._bar.update(self._task, description=description)
 
 
 def write_json(value: object, target: Path | None) -> None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import polars as pl
 import typer
 
-from analysis.cli.app import JsonOption, app, progress, say, show_table, split_names, write_json
+from analysis.cli.app import JsonOption, app, say, show_table, split_names, write_json
 from analysis.cli.policy_options import with_options
 from analysis.cli.replay_output import (
     MARKER,
@@ -22,8 +23,9 @@ from analysis.cli.replay_output import (
     timeout_notes,
     write_replays,
 )
-from analysis.cli.replay_runs import planned
+from analysis.cli.replay_runs import OneRun, planned
 from analysis.cli.replay_tables import write_tables
+from analysis.cli.replay_watch import event_folder, move_logs, run_all
 from analysis.errors import UsageError
 
 if TYPE_CHECKING:
@@ -65,9 +67,14 @@ def replay(
     ] = False,
     seed: Annotated[int, typer.Option(help="Of placement 'random'.")] = 0,
     figures: Annotated[bool, typer.Option("--figures/--no-figures", help="Draw figures into DIR/figures.")] = True,
+    events: Annotated[
+        bool, typer.Option("--events", help="Write event logs too: DIR/events/<schedule>.parquet.")
+    ] = False,
     json_to: JsonOption = None,
 ) -> None:
     """Replay a Trace under one or more policies and write schedules and metrics.
+
+    Ctrl-C ends the replay that is going on; what there is by then is written, with the rest of its jobs unfinished.
 
     Example: hindcast replay philly --policy fifo,las --option las.thresholds_gpu_s=3600,14400 --cluster 52x8 -o replays
     """
@@ -86,17 +93,27 @@ def replay(
     runs = planned(names, policies, columns=columns, placements=placements)
     limits = {"seed": seed, "enforce_limits": enforce_limits}
     results: dict[str, ReplayResult] = {}
-    with progress("replaying", total=len(runs)) as step:
-        for one in runs:
-            results[one.label] = one.run(jobs, attempts=trace.attempts, how=how, limits=limits)
-            step(one.label)
-    notes += _oracle_note(names, columns)
-    notes += [note for result in results.values() for note in (*result.notes, *rejected_note(result))]
-    if enforce_limits:
-        notes += timeout_notes({one.label: results[one.label] for one in runs if one.policy is not None})
-    options = {one.label: one.options for one in runs}
-    rows = [{"schedule": label, "options": options[label], **result.metrics()} for label, result in results.items()]
-    _tell(output, jobs, results, rows=rows, notes=notes, figures=figures, json_to=json_to)
+    with event_folder(output, wanted=events) as logs:
+        stopped = run_all(runs, results, partial(_one_run, jobs, trace, how, limits), logs)
+        if stopped and not results:
+            raise KeyboardInterrupt
+        notes += _oracle_note(names, columns)
+        notes += [note for result in results.values() for note in (*result.notes, *rejected_note(result))]
+        if enforce_limits:
+            timed = [one.label for one in runs if one.policy is not None and one.label in results]
+            notes += timeout_notes({label: results[label] for label in timed})
+        options = {one.label: one.options for one in runs}
+        rows = [{"schedule": label, "options": options[label], **result.metrics()} for label, result in results.items()]
+        _tell(output, jobs, results, rows=rows, notes=notes, figures=figures, logs=logs, json_to=json_to)
+    if stopped:
+        say(stopped, json_to=json_to)
+        raise typer.Exit(130)
+
+
+def _one_run(
+    jobs: pl.DataFrame, trace: Trace, how: dict[str, Any], limits: dict[str, Any], one: OneRun, watch: dict[str, Any]
+) -> ReplayResult:
+    return one.run(jobs, attempts=trace.attempts, how=how, limits=limits | watch)
 
 
 def _tell(
@@ -107,6 +124,7 @@ def _tell(
     rows: list[dict[str, Any]],
     notes: list[str],
     figures: bool,
+    logs: Path | None,
     json_to: Path | None,
 ) -> None:
     """Write what the replays gave, and show it."""
@@ -117,6 +135,7 @@ def _tell(
     def write(folder: Path) -> None:
         write_replays(folder, rows, results, table, figures=figures)
         write_tables(folder, results, jobs, figures=figures)
+        move_logs(logs, folder)
 
     write_folder(output, write, marker=MARKER)
     show_table([in_hours(row) for row in rows], json_to=json_to)

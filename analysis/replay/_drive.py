@@ -12,7 +12,7 @@ from types import FrameType
 from typing import Final
 
 from analysis.replay import _tape
-from analysis.replay._state import BUDGET, FINISHED, NEVER, NEXT, NOW, PAUSED, RUNNING, UNTIL, WAITING, Log
+from analysis.replay._state import BUDGET, NEVER, NEXT, NOW, PAUSED, REACHED, RUNNING, UNTIL, WAITING, Log
 from analysis.replay.event_log import EventSink
 
 #: Instants of the first turn; later ones are as long as takes about this [s].
@@ -71,6 +71,7 @@ def drive(step: Callable[[], int], log: Log, watch: Watch) -> bool:
                 counters = log.counters
                 watch.progress(int(counters[NEXT] - counters[WAITING] - counters[RUNNING]), watch.num_jobs)
             if why != PAUSED:
+                _reach_end(log, why)
                 return True
             # How long a turn is changes nothing but how soon Python has the next one.
             factor = TURN_S / max(time.monotonic() - began, 1e-6)
@@ -86,13 +87,20 @@ def _finish_instant(step: Callable[[], int], log: Log, watch: Watch) -> None:
     while why == PAUSED:
         log.counters[BUDGET] = NEVER
         why = _turn(step, log, watch)
+    _reach_end(log, why)
+
+
+def _reach_end(log: Log, why: int) -> None:
+    """Let the clock stand where the replay was stopped, not at the last event before."""
+    if why == REACHED:
+        log.counters[NOW] = log.counters[UNTIL]
 
 
 def _turn(step: Callable[[], int], log: Log, watch: Watch) -> int:
     """One turn, and its events; Ctrl-C is heard before or after, so that no event is written twice or not at all."""
     with whole():
         why = step()
-        if watch.sink is not None and (why == FINISHED or _tape.is_full(log.tape)):
+        if watch.sink is not None and (why != PAUSED or _tape.is_full(log.tape)):
             watch.sink.take(log.tape)
     return why
 

@@ -71,6 +71,8 @@ def allocation(of: ReplayResult | pl.DataFrame | pl.LazyFrame) -> pl.DataFrame:
     changes = events.select("time", "time_s", milli=milli * held, num_running=held, num_waiting=waits)
     totals = ["milli", "num_running", "num_waiting"]
     steps = changes.group_by("time").agg(pl.col("time_s").first(), pl.col(totals).sum()).sort("time").collect()
+    # Who is rejected, or has no length and is alone, changes nothing.
+    steps = steps.filter(pl.any_horizontal(pl.col(totals) != 0))
     series = steps.with_columns(pl.col(totals).cum_sum()).with_columns(num_gpus=pl.col("milli") / MILLI)
     return series.select(pl.col(name).cast(dtype) for name, dtype in ALLOCATION.items())
 

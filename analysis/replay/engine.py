@@ -222,7 +222,7 @@ def run_loop(policy: Policy, prepared: Prepared, watch: Watch = NOBODY) -> tuple
     Log, Stops or None, bool
         What happened, what preemption did, and False if Ctrl-C ended it.
     """
-    if not isinstance(policy.rule, pl.Expr | MovingKey):
+    if len(prepared.accepted) and not isinstance(policy.rule, pl.Expr | MovingKey):
         return _run_python(policy, prepared, watch)
     work = _state.Work(
         submit=prepared.submit,

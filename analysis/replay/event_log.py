@@ -140,7 +140,7 @@ class EventSink:
         table = pa.table(
             [
                 pa.array(time + self._first, pa.int64()).cast(pa.timestamp("us", tz="UTC")),
-                pa.array(time / US),
+                (pl.Series(time) / US).to_arrow(),  # as in the schedule: polars rounds in its own way
                 self._kinds.take(pa.array(kind)),
                 self._ids.take(pa.array(row)).cast(pa.string()),
                 self._gpus.take(pa.array(row)),

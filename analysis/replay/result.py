@@ -179,9 +179,9 @@ class ReplayInterrupted(KeyboardInterrupt):
     Attributes
     ----------
     result : ReplayResult
-        What there was by then: jobs that ran or waited, or were still to come, are ``unfinished`` in its schedule
-        (their start is known if they had one); its ``stopped_time`` is the last instant that was replayed, and that one is
-        complete. An event log has been written up to it.
+        What there was by then: jobs that ran or waited, or were still to come, are ``unfinished`` in its schedule (with
+        their start, if they had one). Its ``stopped_time`` is the last instant that was replayed, which is complete; an
+        event log has been written up to it.
     """
 
     def __init__(self, result: ReplayResult) -> None:
