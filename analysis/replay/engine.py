@@ -232,7 +232,7 @@ def run_loop(policy: Policy, prepared: Prepared, watch: Watch = NOBODY) -> tuple
         classes=prepared.classes,
         first_entry=prepared.first_entry,
     )
-    log = _empty_log(prepared, make_tape(prepared.hw, work) if watch.sink is not None else no_tape())
+    log = _empty_log(prepared, make_tape(prepared.hw, work) if watch.sink is not None else None)
     moving = make_moving(policy, policy.rule, prepared) if isinstance(policy.rule, MovingKey) else None
     is_whole = len(prepared.accepted) == 0 or drive(_turns(policy, prepared, work, log, moving), log, watch)
     return log, None if moving is None else count_stops(prepared, log, moving), is_whole
@@ -267,7 +267,7 @@ def _turns(
     return partial(_loop.run, _state.State(prepared.hw, work, queues, ends, log), backfill)
 
 
-def _empty_log(prepared: Prepared, tape: Tape) -> _state.Log:
+def _empty_log(prepared: Prepared, tape: Tape | None = None) -> _state.Log:
     n = len(prepared.accepted)
     num_entries = int(prepared.first_entry[-1])
     most = int(np.diff(prepared.first_entry).max(initial=0)) + 1
@@ -287,7 +287,7 @@ def _empty_log(prepared: Prepared, tape: Tape) -> _state.Log:
         live=np.empty(num_queues, dtype=np.int64),
         where=np.empty(num_queues, dtype=np.int64),
         beside=np.empty(num_queues, dtype=np.int64),
-        tape=tape,
+        tape=no_tape() if tape is None else tape,
     )
 
 

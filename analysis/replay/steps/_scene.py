@@ -16,7 +16,7 @@ from analysis.replay._bits import I64
 from analysis.replay._hardware import FREE_GPUS, TYPE, list_nodes
 from analysis.replay._jobs import MILLI, US
 from analysis.replay._prepare import Prepared, _most_entries
-from analysis.replay._state import Log, Work
+from analysis.replay._state import NEVER, NOW, Log, Work
 from analysis.replay.engine import _empty_log
 from analysis.replay.policies.rules import Costs
 from analysis.replay.steps._box import make_box as _box_of
@@ -60,6 +60,7 @@ class Scene:
         codes, self.owners = (_NOBODY, []) if owner is None else owner_codes(owner)
         self.kept: Kept = make_kept(prepared, costs, owner=codes, half_life_s=half_life_s)
         self.log: Log = _empty_log(prepared)
+        self.log.counters[NOW] = NEVER  # the schedule is told by hand who has not ended
         work = Work(
             submit=prepared.submit,
             job_class=prepared.job_class,

@@ -152,3 +152,13 @@ def test_demo_walks_the_whole_road(tmp_path, capsys):
     assert "Report: " in capsys.readouterr().out
     names = {p.name for p in (tmp_path / "demo").iterdir()}
     assert {"report.html", "scores.csv", "gains.csv", "trace"} <= names
+
+
+def test_replay_writes_event_logs(venus, tmp_path, capsys):
+    json_of(capsys, "replay", venus, "--policy", "fifo,srtf", "--events", "-o", tmp_path / "R")
+    for policy in ("fifo", "srtf"):
+        events = pl.scan_parquet(tmp_path / "R" / "events" / f"{policy}.parquet")
+        ended = events.filter(pl.col("event") == "ended").select("job_id", pl.col("time")).collect()
+        schedule = pl.read_parquet(tmp_path / "R" / "schedules" / f"{policy}.parquet").drop_nulls("end_time")
+        assert dict(ended.iter_rows()) == dict(schedule.select("job_id", "end_time").iter_rows())
+    assert [path.name for path in tmp_path.iterdir()] == ["R"]

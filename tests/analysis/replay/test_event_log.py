@@ -26,51 +26,64 @@ def replayed(seed: int, policy: str, **how) -> ReplayResult:
     return replay(case.jobs, cluster=case.cluster, policy=policy, predicted=PREDICTED, events=True, **how)
 
 
+class Walk:
+    """What an event log says, event by event."""
+
+    def __init__(self, result: ReplayResult) -> None:
+        self.waiting, self.running, self.seen = set(), {}, set()
+        self.starts, self.ends, self.held, self.stops = {}, {}, defaultdict(int), Counter()
+        self.in_use = 0
+        for row in result.events().iter_rows(named=True):
+            getattr(self, row["event"])(row["job_id"], row)
+            assert self.in_use <= result.cluster.num_gpus * 1000
+            assert (row["nodes"] is None) == (row["event"] in {"submitted", "rejected"})
+
+    def submitted(self, job, _row):
+        assert job not in self.seen
+        self.seen.add(job)
+        self.waiting.add(job)
+
+    def rejected(self, job, _row):
+        self.waiting.remove(job)
+
+    def started(self, job, row):
+        self.waiting.remove(job)
+        self.running[job] = (row["time"], row["nodes"])
+        self.starts.setdefault(job, row["time"])
+        self.in_use += round(row["num_gpus"] * 1000)
+
+    def ended(self, job, row):
+        self.leave(job, row)
+        self.ends[job] = row["time"]
+
+    def preempted(self, job, row):
+        self.leave(job, row)
+        self.waiting.add(job)
+        self.stops[job] += 1
+
+    def leave(self, job, row):
+        since, nodes = self.running.pop(job)
+        assert row["nodes"] == nodes
+        self.held[job] += (row["time"] - since) // timedelta(microseconds=1)
+        self.in_use -= round(row["num_gpus"] * 1000)
+
+
 def check(result: ReplayResult) -> None:
-    """Walk the log event by event."""
-    events = result.events()
+    """The log is whole, and agrees with the schedule."""
+    events, schedule = result.events(), result.schedule
     assert dict(events.schema) == EVENT_LOG
     assert events["time"].is_sorted()
-    waiting, running, seen = set(), {}, set()
-    starts, ends, held, stops = {}, {}, defaultdict(int), Counter()
-    in_use = 0.0
-    for row in events.iter_rows(named=True):
-        job, time = row["job_id"], row["time"]
-        match row["event"]:
-            case "submitted":
-                assert job not in seen
-                seen.add(job)
-                waiting.add(job)
-            case "rejected":
-                waiting.remove(job)
-            case "started":
-                waiting.remove(job)
-                running[job] = (time, row["nodes"])
-                starts.setdefault(job, time)
-                in_use += row["num_gpus"]
-            case "ended" | "preempted":
-                since, nodes = running.pop(job)
-                assert row["nodes"] == nodes
-                held[job] += (time - since) // timedelta(microseconds=1)
-                in_use -= row["num_gpus"]
-                if row["event"] == "ended":
-                    ends[job] = time
-                else:
-                    waiting.add(job)
-                    stops[job] += 1
-        assert in_use <= result.cluster.num_gpus + 1e-9
-        assert (row["nodes"] is None) == (row["event"] in {"submitted", "rejected"})
-    assert not running
-    assert not waiting
-    schedule = result.schedule
-    assert seen == set(schedule["job_id"])
-    assert starts == dict(schedule.drop_nulls("start_time").select("job_id", "start_time").iter_rows())
-    assert ends == dict(schedule.drop_nulls("end_time").select("job_id", "end_time").iter_rows())
-    assert {j: n for j, n in schedule.select("job_id", "num_preemptions").iter_rows() if n} == dict(stops)
-    assert set(schedule.filter(pl.col("state") == "rejected")["job_id"]) == seen - starts.keys()
+    told = Walk(result)
+    assert not told.running
+    assert not told.waiting
+    assert told.seen == set(schedule["job_id"])
+    assert told.starts == dict(schedule.drop_nulls("start_time").select("job_id", "start_time").iter_rows())
+    assert told.ends == dict(schedule.drop_nulls("end_time").select("job_id", "end_time").iter_rows())
+    assert {j: n for j, n in schedule.select("job_id", "num_preemptions").iter_rows() if n} == dict(told.stops)
+    assert set(schedule.filter(pl.col("state") == "rejected")["job_id"]) == told.seen - told.starts.keys()
     if "run_s" in result.jobs.columns:
         run_s = dict(zip(schedule["job_id"], result.jobs["run_s"], strict=True))
-        assert {job: round(run_s[job] * 1e6) for job in held} == dict(held)
+        assert {job: round(run_s[job] * 1e6) for job in told.held} == dict(told.held)
 
 
 @pytest.mark.parametrize("policy", EVERY)

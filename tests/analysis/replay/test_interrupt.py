@@ -123,7 +123,7 @@ def test_outside_the_main_thread_it_works_all_the_same():
     assert found[0].schedule.equals(replay(case.jobs, cluster=case.cluster).schedule)
 
 
-def test_a_handler_of_the_callers_own_is_asked(monkeypatch: pytest.MonkeyPatch):
+def test_a_handler_of_the_callers_own_is_asked():
     """Whoever takes SIGINT for something else is not interrupted."""
     heard = []
     before = signal.signal(signal.SIGINT, lambda *_: heard.append(1))
