@@ -14,11 +14,13 @@ import pytest
 from analysis.errors import SchemaError, UsageError
 from analysis.replay import POLICIES, Cluster, ReplayResult, _drive, _tape, allocation, replay
 from analysis.replay.event_log import EVENT_LOG
+from analysis.replay.policies import MovingKey
 from tests.jobs import make_jobs
 from tests.replay_cases import PREDICTED, START, crowd
 from tests.replay_checks import schedule_bytes
 
-EVERY = sorted(POLICIES)
+#: Those of the compiled loops.
+EVERY = sorted(name for name, chosen in POLICIES.items() if isinstance(chosen.rule, pl.Expr | MovingKey))
 
 
 def replayed(seed: int, policy: str, **how) -> ReplayResult:
@@ -214,6 +216,14 @@ def test_a_file_is_written_row_group_by_row_group_in_memory_that_does_not_grow(
     assert [path.name for path in sorted(tmp_path.iterdir())] == ["3000.parquet", "30000.parquet"]
     # Ten times the jobs: ids and footers grow (some 100 bytes a job), rows do not (30,000 of them take megabytes).
     assert peaks[1] < peaks[0] + 120 * 27_000
+
+
+def test_a_policy_in_python_says_that_it_keeps_none():
+    case = crowd(1)
+    own = next(name for name in sorted(POLICIES) if name not in EVERY)
+    for how in ({"events": True}, {"until": START}):
+        with pytest.raises(UsageError, match="is a Python function, and these write no event log"):
+            replay(case.jobs, cluster=case.cluster, policy=own, **how)
 
 
 def test_a_replay_that_fails_leaves_no_file(tmp_path: Path):

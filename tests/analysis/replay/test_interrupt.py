@@ -14,10 +14,12 @@ import polars as pl
 import pytest
 
 from analysis.replay import POLICIES, ReplayInterrupted, ReplayResult, _drive, allocation, replay
+from analysis.replay.policies import MovingKey
 from tests.conftest import ROOT
 from tests.replay_cases import PREDICTED, START, Case, crowd
 
-EVERY = sorted(POLICIES)
+#: Those of the compiled loops.
+EVERY = sorted(name for name, chosen in POLICIES.items() if isinstance(chosen.rule, pl.Expr | MovingKey))
 
 
 def stopped_after(case: Case, calls: int, monkeypatch: pytest.MonkeyPatch, **how) -> ReplayResult:
@@ -169,7 +171,7 @@ def test_a_signal_from_outside(tmp_path: Path):
     """A real SIGINT, to a process in the middle of its compiled loop."""
     command = [sys.executable, "-c", SCRIPT, str(tmp_path)]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        wait_for(tmp_path / "begun", process)
+        wait_for_any(tmp_path, "begun", process)
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=60)
     assert process.returncode == 7, err
@@ -183,10 +185,10 @@ def test_a_signal_from_outside(tmp_path: Path):
     assert started == schedule["start_time"].is_not_null().sum()
 
 
-def wait_for(path: Path, process: subprocess.Popen[str]) -> None:
+def wait_for_any(folder: Path, pattern: str, process: subprocess.Popen[str], *, least_bytes: int = 0) -> None:
     """Wait until a file is there; compiling may come first."""
     for _ in range(1_200):
-        if path.exists():
+        if any(path.stat().st_size >= least_bytes for path in folder.glob(pattern)):
             return
         try:
             process.wait(timeout=0.25)
@@ -194,3 +196,37 @@ def wait_for(path: Path, process: subprocess.Popen[str]) -> None:
             continue
         pytest.fail(f"ended too early: {process.communicate()[1]}")
     pytest.fail("it did not begin in five minutes")
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals are sent as POSIX has them")
+def test_ctrl_c_at_the_command_line(tmp_path: Path):
+    """What there is is written, whole files only; the exit code is 130, and what was not done is named."""
+    jobs = pl.select(pl.int_range(40_000).alias("i")).select(
+        job_id=pl.col("i").cast(pl.String),
+        submit_time=pl.lit(START) + pl.duration(seconds=pl.col("i")),
+        num_gpus=pl.lit(1.0),
+        duration_s=pl.lit(5_000.0),
+    )
+    jobs.write_csv(tmp_path / "jobs.csv")
+    columns = ",".join(f"{name}={name}" for name in jobs.columns)
+    hindcast = [sys.executable, "-c", "import sys; from analysis.cli import main; sys.exit(main())"]
+    load = [*hindcast, "load", "table", "jobs.csv", "--map", columns, "--timezone", "UTC", "-o", "T"]
+    env = os.environ | {"PYTHONPATH": str(ROOT)}
+    subprocess.run(load, cwd=tmp_path, env=env, check=True, capture_output=True)
+    command = [*hindcast, "replay", "T", "--policy", "fifo,time_slicing,sjf", "--cluster", "8x8", "--events"]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen([*command, "--no-figures", "-o", "R"], cwd=tmp_path, env=env, **pipes) as process:
+        # The first events of the second replay have been written: its loop is at work.
+        wait_for_any(tmp_path, ".R.events.*/.time_slicing.parquet.tmp", process, least_bytes=1_000)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=120)
+    assert process.returncode == 130, err
+    assert "Stopped in time_slicing, at 20" in out
+    assert "Not replayed: sjf." in out
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["R", "T", "jobs.csv"]
+    schedules = {path.stem: pl.read_parquet(path) for path in (tmp_path / "R" / "schedules").iterdir()}
+    assert sorted(schedules) == ["fifo", "time_slicing"]
+    assert (schedules["fifo"]["state"] == "finished").all()
+    assert (schedules["time_slicing"]["state"] == "unfinished").any()
+    ended = pl.scan_parquet(tmp_path / "R" / "events" / "time_slicing.parquet").filter(pl.col("event") == "ended")
+    assert ended.collect().height == schedules["time_slicing"]["end_time"].is_not_null().sum()
