@@ -31,17 +31,18 @@ class Stops(NamedTuple):
 
 
 def count_stops(prepared: Prepared, log: Log, m: Moving) -> Stops:
-    """Sum up; the loop counts the time of those only who were stopped, and of runs that are over."""
+    """Sum up; the loop counts the time of those who were stopped, and of runs that are over."""
+    never = m.stops == 0
     now = log.counters[NOW]
     last = prepared.submit[-1] if len(prepared.submit) else 0
-    is_over = (m.stops > 0) & ((log.end <= now) | (log.end == NEVER))
-    begin = np.where(m.stops > 0, m.begin, np.where(log.start < 0, now, log.start))
+    is_over = ~never & ((log.end <= now) | (log.end == NEVER))
+    begin = np.where(never, np.where(log.start < 0, now, log.start), m.begin)
     end = np.where(is_over, begin, np.minimum(np.where(log.end < 0, now, log.end), now))
     return Stops(
         stopped=m.stops,
         wasted=m.wasted * m.milli[prepared.job_class],
-        held=m.held + end - begin,
-        early=m.early + np.maximum(np.minimum(end, last) - begin, 0),
+        held=np.where(never, 0, m.held) + end - begin,
+        early=np.where(never, 0, m.early) + np.maximum(np.minimum(end, last) - begin, 0),
     )
 
 
