@@ -17,7 +17,7 @@ every_policy = pytest.mark.parametrize("policy", POLICIES)
 keeps_running = pytest.mark.parametrize("policy", [name for name, chosen in POLICIES.items() if not chosen.preempts])
 
 
-#: An overdue job ends 1 us, or a minute, from now; a GPU is worth an hour; levels, slices, leases, half-lives have lengths.
+#: An overdue job ends 1 us, or a minute, from now; a GPU is worth an hour; levels, slices, leases and half-lives last.
 HAVE_UNITS = {
     "easy",
     "conservative",
