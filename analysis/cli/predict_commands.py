@@ -14,6 +14,7 @@ from analysis.errors import BadFileError, UsageError
 
 if TYPE_CHECKING:
     from analysis.trace import Trace
+    from predictors import BacktestResult
 
 __all__ = ["backtest", "predict", "train"]
 
@@ -63,35 +64,35 @@ def backtest(
 
     Example: hindcast backtest philly --models vc_gpus_median,boosted --refit weekly -o scores
     """
-    from analysis.plots import write_figures
-    from analysis.trace import Trace, write_folder
+    from analysis.trace import Trace
     from predictors import backtest as run
     from predictors import compare_splits, default_models
 
     trace = Trace.read(trace_folder)
     names = split_names(models, option="--models") if models else default_models(trace.jobs)
-    shared: dict[str, Any] = {
-        "time_zone": trace.meta.time_zone,
-        "random_state": seed,
-        "gpu_jobs_only": not cpu_jobs,
-        "split": split,
-    }
+    shared: dict[str, Any] = {"time_zone": trace.meta.time_zone, "random_state": seed, "gpu_jobs_only": not cpu_jobs}
+    shared["split"] = split
     groups = [] if by == "none" else split_names(by, option="--by")
+    options = {"refit": refit, "at": at, "calibration": calibration, **shared}
     with progress("scoring predictors", total=len(names)) as step:
-        result = run(
-            trace.jobs,
-            models=names,
-            by=groups,
-            progress=step,
-            refit=refit,
-            at=at,
-            calibration=calibration,
-            **shared,
-        )
+        result = run(trace.jobs, models=names, by=groups, progress=step, **options)
+    splits = compare_splits(trace.jobs, models=names, **shared) if random_split else None
+    _write_backtest(result, splits, output)
+    show_table(result.scores.select(SHOWN).to_dicts(), json_to=json_to)
+    for note in [*result.notes, *_verdicts(result.differences)]:
+        say(f"note: {note}", json_to=json_to)
+    write_json(result.scores.to_dicts(), json_to)
+    say(f"Scores, predictions and figures written to {output}", json_to=json_to)
+
+
+def _write_backtest(result: BacktestResult, splits: pl.DataFrame | None, output: Path) -> None:
+    """Write tables as Parquet and CSV, and the figures."""
+    from analysis.plots import write_figures
+    from analysis.trace import write_folder
+
     tables = {"scores": result.scores, "scores_by": result.by, "differences": result.differences}
     tables |= {"calibration_curve": result.curve, "timings": result.timings}
-    if random_split:
-        tables["splits"] = compare_splits(trace.jobs, models=names, **shared)
+    tables |= {} if splits is None else {"splits": splits}
 
     def fill(folder: Path) -> None:
         for name, table in tables.items():
@@ -103,11 +104,6 @@ def backtest(
         write_figures({**tables, "predictions": result.predictions}, folder / "figures", names=FIGURES)
 
     write_folder(output, fill, marker=MARKER)
-    show_table(result.scores.select(SHOWN).to_dicts(), json_to=json_to)
-    for note in [*result.notes, *_verdicts(result.differences)]:
-        say(f"note: {note}", json_to=json_to)
-    write_json(result.scores.to_dicts(), json_to)
-    say(f"Scores, predictions and figures written to {output}", json_to=json_to)
 
 
 def _verdicts(differences: pl.DataFrame) -> list[str]:
