@@ -4,10 +4,14 @@ from analysis.replay.allocation import allocation
 from analysis.replay.cluster import Cluster
 from analysis.replay.engine import replay
 from analysis.replay.fidelity import fidelity
+from analysis.replay.gantt import gantt
+from analysis.replay.groups import metrics_by
 from analysis.replay.helios import helios_artifact
+from analysis.replay.over_time import over_time
 from analysis.replay.packing import PackingResult, inflate, pack
 from analysis.replay.placement import PLACEMENTS
 from analysis.replay.policies import POLICIES, NumbaKey, Policy, PythonKey, PythonScheduler, policy
+from analysis.replay.quantiles import quantiles
 from analysis.replay.recorded import recorded
 from analysis.replay.result import ReplayInterrupted, ReplayResult
 
@@ -24,10 +28,14 @@ __all__ = [
     "ReplayResult",
     "allocation",
     "fidelity",
+    "gantt",
     "helios_artifact",
     "inflate",
+    "metrics_by",
+    "over_time",
     "pack",
     "policy",
+    "quantiles",
     "recorded",
     "replay",
 ]

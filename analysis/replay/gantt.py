@@ -63,8 +63,8 @@ def gantt(
     window : tuple of two datetimes, optional
         The stretch of time, naive ones in UTC; by default `gantt_window` of the result.
     events : DataFrame, optional
-        The event log: every stretch in which a job held GPUs is a bar. Without it, jobs that were stopped are left out
-        and counted: a schedule does not tell where and when they ran.
+        The event log, by default the one that the replay kept: every stretch in which a job held GPUs is a bar. Without
+        it, jobs that were stopped are left out and counted: a schedule does not tell where and when they ran.
 
     Returns
     -------
@@ -123,6 +123,8 @@ def _bars(result: ReplayResult, events: pl.DataFrame | None) -> tuple[pl.DataFra
     """Stretches in which jobs held GPUs, by start; and jobs of which they are not known."""
     jobs = pl.concat([result.schedule, result.jobs], how="horizontal").filter(pl.col("start_time").is_not_null())
     columns = ("job_id", "nodes", "num_gpus", "start_time", "end_time")
+    if events is None and result.has_events:
+        events = result.events()
     if events is None:
         ran = jobs.filter(pl.col("end_time") > pl.col("start_time"))
         stopped = (pl.col("num_preemptions") > 0) & (pl.lit(result.policy) != "recorded")

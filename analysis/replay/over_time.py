@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Final
 
 import numpy as np
@@ -43,16 +44,17 @@ def over_time(
     """GPUs held and jobs waiting, as means over bins of time.
 
     The means are exact: areas below the step functions over the length of a bin. A schedule tells of a job that was
-    stopped only its first start and its last end. Without an event log it counts in between with its mean: it holds
-    its GPUs for the share of that time in which it had them, and waits for the rest; sums over the whole stretch are
-    right, the course within is smoothed.
+    stopped only its first start and its last end. Without an event log (``replay(..., events=True)``) it counts in
+    between with its mean: it holds its GPUs for the share of that time in which it had them, and waits for the rest;
+    sums over the whole stretch are right, the course within is smoothed.
 
     Parameters
     ----------
     results : mapping of str to ReplayResult
         By the name of the schedule.
     events : mapping of str to DataFrame, optional
-        Event logs of some of them: time, event (submitted, started, preempted, ended, rejected), num_gpus.
+        Event logs of some of them, by default those that the replays kept: time, event (submitted, started, preempted,
+        ended, rejected), num_gpus.
     num_bins : int, default 300
         Bins from the first submission to the last end of all of them.
 
@@ -81,10 +83,7 @@ def over_time(
     if num_bins < 1:
         msg = f"over_time: num_bins is {num_bins}; expected at least 1."
         raise UsageError(msg)
-    changes = {
-        name: _from_events(events[name]) if events is not None and name in events else _from_schedule(result)
-        for name, result in results.items()
-    }
+    changes = {name: _changes(result, (events or {}).get(name)) for name, result in results.items()}
     instants = np.concatenate([np.empty(0, dtype=np.int64), *(table["at"].to_numpy() for table, _ in changes.values())])
     if not len(instants):
         return pl.DataFrame(schema=OVER_TIME)
@@ -99,6 +98,19 @@ def over_time(
         for name, (table, is_averaged) in changes.items()
     ]
     return pl.concat(parts).select(pl.col(name).cast(dtype) for name, dtype in OVER_TIME.items())
+
+
+def _changes(result: ReplayResult, events: pl.DataFrame | None) -> tuple[pl.DataFrame, bool]:
+    """Changes of GPUs held, jobs and GPUs waiting, and whether they hold only on average; none after a stop."""
+    if events is None and isinstance(result.event_log, Path):
+        events = pl.read_parquet(result.event_log, columns=["time", "event", "num_gpus"])
+    elif events is None and result.has_events:
+        events = result.events()
+    changes, is_averaged = _from_schedule(result) if events is None else _from_events(events)
+    if result.stopped_time is not None:
+        stop = pl.Series([result.stopped_time]).cast(OVER_TIME["time"]).to_physical()[0]
+        changes = changes.filter(pl.col("at") <= stop)
+    return changes, is_averaged
 
 
 def _from_schedule(result: ReplayResult) -> tuple[pl.DataFrame, bool]:

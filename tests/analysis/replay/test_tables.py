@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -112,6 +113,38 @@ def test_with_an_event_log_a_stopped_job_counts_when_it_ran():
     smoothed = over_time({"srtf": result}, num_bins=6)
     assert smoothed["num_gpus"].to_list() == pytest.approx([10 / 12, 1 + 10 / 12, *[10 / 12] * 4])
     assert smoothed["is_averaged"].all()
+
+
+@pytest.mark.parametrize("name", [None, "events.parquet"], ids=["memory", "file"])
+def test_the_event_log_of_the_replay_is_used_where_it_kept_one(log: pl.DataFrame, name: str | None, tmp_path: Path):
+    kept = True if name is None else tmp_path / name
+    result = replay(log, cluster=SITE, policy="srtf_skip", events=kept)
+    assert result.schedule["num_preemptions"].sum() > 0
+    found = over_time({"srtf_skip": result}, num_bins=40)
+    assert not found["is_averaged"].any()
+    assert found["gpu_allocation"].max() <= 1 + 1e-9
+    done = result.job_metrics()
+    assert (found["num_gpus"] * found["bin_s"]).sum() == pytest.approx((done["num_gpus"] * done["run_s"]).sum())
+    bars = gantt(result, log, window=(START, START + timedelta(days=30)))
+    assert bars["num_left_out"].unique().to_list() == [0]
+    span = (bars["end_time"] - bars["start_time"]).dt.total_microseconds() / 1e6
+    assert (bars["num_gpus"] * span).sum() == pytest.approx((done["num_gpus"] * done["run_s"]).sum())
+
+
+def test_a_replay_that_was_stopped_ends_there(log: pl.DataFrame):
+    until = START + timedelta(minutes=100)
+    whole = replay(log, cluster=SITE, policy="fifo")
+    for events in (False, True):
+        result = replay(log, cluster=SITE, policy="fifo", until=until, events=events)
+        found = over_time({"fifo": result}, num_bins=1)
+        end = found["time"][0] + timedelta(seconds=found["bin_s"][0])
+        assert end <= until + timedelta(seconds=1)
+        ran = whole.schedule.filter(pl.col("start_time") < end)
+        gpus = ran.join(log.select("job_id", "num_gpus"), on="job_id")
+        held = (pl.min_horizontal(pl.col("end_time"), pl.lit(end)) - pl.col("start_time")).dt.total_microseconds() / 1e6
+        assert found["num_gpus"][0] * found["bin_s"][0] == pytest.approx(
+            gpus.select((held * pl.col("num_gpus")).sum()).item()
+        )
 
 
 def test_rejected_jobs_count_nowhere_and_no_job_is_no_row():
