@@ -51,7 +51,7 @@ def backtest(
         "window,size,user_age,status"
     ),
     calibration: Annotated[
-        str, typer.Option(help="How intervals are calibrated: owner, rolling, adaptive, split, none.")
+        str, typer.Option(help="How intervals are calibrated: owner, owner_running, rolling, adaptive, split, none.")
     ] = "owner",
     random_split: Annotated[
         bool, typer.Option("--random-split", help="Also show how much a random split would flatter.")

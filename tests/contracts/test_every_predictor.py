@@ -348,6 +348,11 @@ def test_no_output_changes_with_what_had_not_ended(fitted, row, at):
     )
     assert same(outputs(fitted, job, history=pl.concat([LOG, future]), at=at), expected)
     assert same([each[row : row + 1] for each in outputs(fitted, TEST, history=LOG, at=at)], expected)
+    logs = [LOG, change_later(LOG, at=instant), training_view(LOG, cutoff=instant)]
+    options = {"at": at, "calibration": "owner_running"}
+    wider = [fitted.predict_distribution(job, history=log, **options).quantiles(LEVELS) for log in logs]
+    assert np.array_equal(wider[0], wider[1])
+    assert np.array_equal(wider[0], wider[2])
 
 
 def test_outputs_do_not_depend_on_row_order_or_on_what_is_known_later(name, fitted):

@@ -144,16 +144,16 @@ def make(rng, *, jobs: int, levels: int, num_trained: int = 0) -> Stream:
     return Stream(start, end, rng.normal(5, 2, jobs), rows, num_trained=num_trained)
 
 
-@pytest.mark.parametrize("num_levels", [1, 3])
-@pytest.mark.parametrize("num_trained", [0, 25])
-def test_the_default_method_plainly(rng, num_levels, num_trained, monkeypatch):
+@pytest.mark.parametrize("method", ["owner", "owner_running"])
+@pytest.mark.parametrize(("num_levels", "num_trained"), [(1, 0), (3, 0), (3, 25)])
+def test_both_stages_plainly(rng, num_levels, num_trained, method, monkeypatch):
     """First the owner's errors and everybody's, then both ends alike by the errors of such intervals."""
     monkeypatch.setattr(calibration, "WINDOW", 15)
     monkeypatch.setattr(calibration, "LONG_WINDOW", 30)
     stream = make(rng, jobs=60, levels=num_levels, num_trained=num_trained)
     rows = asked(rng, jobs=4, levels=num_levels, instants=rng.integers(0, 70, 4))
     own = LEVELS if num_levels == 3 else np.array([0.5])
-    levels, found = calibrated_log_quantiles(rows, levels=own, stream=stream)
+    levels, found = calibrated_log_quantiles(rows, levels=own, stream=stream, method=method)
     is_point = num_levels == 1
 
     def hold(ends: list[float], median: float) -> list[float]:
@@ -195,9 +195,12 @@ def test_the_default_method_plainly(rng, num_levels, num_trained, monkeypatch):
                 instant = stream.end_us[counted - 1] if counted else 0
                 runs = [i for i in range(counted, 60) if stream.start_us[i] < instant]
                 bounds = [np.log1p((instant - stream.start_us[i]) / 1e6) - past[i][other] for i in runs]
-                shift = max(
-                    plain_kaplan_meier([*misses[:counted][-n:], *prior], bounds, 1 - 2 * level) for n in (15, 30)
-                )
+                events = misses[:counted] if method == "owner_running" else misses
+                told = [[*events[-n:], *prior] for n in (15, 30)]
+                if method == "owner_running":
+                    shift = max(plain_kaplan_meier(each, bounds, 1 - 2 * level) for each in told)
+                else:
+                    shift = max(plain_quantile(each, 1 - 2 * level) for each in told)
                 moved[place], moved[other] = ends[place] - shift, ends[other] + shift
         assert found[row] == pytest.approx(hold(moved, rows.raw_log[row, num_levels // 2]))
 
