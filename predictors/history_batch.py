@@ -8,12 +8,12 @@ from functools import cached_property
 from typing import Final
 
 import numpy as np
-import pandas as pd
 import polars as pl
 from numpy.typing import NDArray
 
 from predictors import history_flight as flight
 from predictors.families import Foundings
+from predictors.history_codes import Codes, size_of
 from predictors.history_flight import FLIGHT_STATS
 from predictors.history_kernel import BROKE, COUNTS, KILLED, STATS, TOLD, WINDOW, Ends, Wanted, history_pass
 from predictors.history_keys import BATCH_KEY, FLIGHT_KEYS, HISTORY_KEYS, WORK_KEYS, id_key, key_columns
@@ -24,8 +24,8 @@ __all__ = ["Batch", "column_places"]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
-#: Codes need not be dense as long as they take no more room than this many per row.
-SPARSE: Final = 4
+#: Columns that say whether rows are those of the log.
+SAME: Final = ("job_id", "submit_time", "user", "vc", "group", "job_name", "time_limit_s", "size")
 
 
 class Batch:
@@ -46,27 +46,29 @@ class Batch:
     def __init__(self, rows: pl.DataFrame, past: pl.DataFrame, *, now: pl.Series, failures_count: bool) -> None:
         self.past = past
         self.ids = rows["job_id"]
-        self.keys = rows.select("submit_time", **key_columns())
+        self.is_log = (
+            rows.select(key_columns()["size"].alias("size"), *SAME[:-1]).select(SAME).equals(past.select(SAME))
+        )
+        self.keys = past if self.is_log else rows.select("submit_time", **key_columns())
         self.now, self.has_now = microseconds(now)
         self.now = np.where(self.has_now, self.now, flight.NEVER)
         self.submit, _ = microseconds(self.keys["submit_time"])
         self.num_submitted = past.height - past["submit_time"].null_count()
         self.log_submit = microseconds(past["submit_time"].head(self.num_submitted))[0]
         self.failures_count = failures_count
-        self._columns: dict[str, tuple[Ints, Ints]] = {}
         self._scratch = np.empty((0, len(self.now)))
 
     def history(self, key: str, stats: Sequence[str]) -> dict[str, pl.Series]:
         """Statistics of ``HISTORY_KEYS[key]``, one value per row."""
-        of_past, of_rows = self._codes(HISTORY_KEYS[key])
+        of_past, of_rows = self._codes.of_key(HISTORY_KEYS[key])
         wanted = Wanted(of_rows, column_places(STATS, stats), self._empty(len(stats)))
         self._pass(of_past, self._order, self.now, wanted)
         return _told(stats, wanted.out)
 
     def in_flight(self, key: str, stats: Sequence[str]) -> dict[str, pl.Series]:
         """Statistics of jobs that wait and run of ``FLIGHT_KEYS[key]``, one value per row."""
-        of_past, of_rows = self._codes(FLIGHT_KEYS[key])
-        slots = make_flight_slots(_size(of_past, of_rows) + 1)
+        of_past, of_rows = self._codes.of_key(FLIGHT_KEYS[key])
+        slots = make_flight_slots(size_of(of_past, of_rows) + 1)
         jobs = self._jobs if {"pending_gpu_s", "pending_cpu_s"} & set(stats) else self._sizes
         asks = np.where(self.has_now, of_rows, -1)
         wanted = Wanted(asks, column_places(FLIGHT_STATS, stats), self._empty(len(stats)))
@@ -75,9 +77,9 @@ class Batch:
 
     def batch_position(self) -> pl.Series:
         """How many jobs of the same user with the same request came before in the same minute."""
-        of_past, of_rows = self._codes(BATCH_KEY, nulls=("time_limit_s",))
+        of_past, of_rows = self._codes.of_key(BATCH_KEY, nulls=("time_limit_s",))
         asks = np.where(self.has_now & self.keys["submit_time"].is_not_null().to_numpy(), of_rows, -1)
-        batches = np.zeros((_size(of_past, of_rows), 2), dtype=np.int64)
+        batches = np.zeros((size_of(of_past, of_rows), 2), dtype=np.int64)
         places = np.zeros(self.num_submitted, dtype=np.int64)
         wanted = Wanted(asks, np.zeros(1, dtype=np.int64), self._empty(1))
         flight.batch_pass(batches, self.log_submit, places, of_past[: self.num_submitted], self._rows, wanted)
@@ -86,7 +88,7 @@ class Batch:
     def _pass(self, of_past: Ints, order: Ints, now: Ints, wanted: Wanted) -> None:
         end_slot = of_past[self._ended]
         counts = np.bincount(
-            end_slot[(end_slot >= 0) & (self._ends.bits & COUNTS > 0)], minlength=_size(of_past, wanted.slot)
+            end_slot[(end_slot >= 0) & (self._ends.bits & COUNTS > 0)], minlength=size_of(of_past, wanted.slot)
         )
         history_pass(make_slots(np.minimum(counts, WINDOW)), self._ends, end_slot, order, now, wanted)
 
@@ -119,9 +121,9 @@ class Batch:
     def _own(self) -> Ints:
         """Place of each row in the log, -1 where it is not in it."""
         log = self.past.head(self.num_submitted).select("job_id", "submit_time")
+        if self.is_log:
+            return np.where(np.arange(self.past.height) < log.height, np.arange(self.past.height), -1)
         rows = pl.DataFrame({"job_id": self.ids, "submit_time": self.keys["submit_time"]})
-        if rows.equals(log):
-            return np.arange(log.height)
         log = log.with_row_index("place").unique(["job_id", "submit_time"], keep="first")
         found = rows.join(log, on=["job_id", "submit_time"], how="left", maintain_order="left")["place"]
         return found.cast(pl.Int64).fill_null(-1).to_numpy()
@@ -180,7 +182,7 @@ class Batch:
         places = column_places(STATS, ["median_20"])
         order = np.arange(self.num_submitted)
         for key in WORK_KEYS:
-            of_past = self._codes(HISTORY_KEYS[key])[0]
+            of_past = self._codes.of_key(HISTORY_KEYS[key])[0]
             out = np.full((1, self.num_submitted), np.nan)
             self._pass(of_past, order, self.log_submit, Wanted(of_past[: self.num_submitted], places, out))
             predicted = np.where(np.isnan(predicted), out[0], predicted)
@@ -191,41 +193,23 @@ class Batch:
         jobs[:-1, flight.JOB_CPU_WORK] = jobs[:-1, flight.CPUS] * seconds
         return jobs
 
-    def _codes(self, key: tuple[str, ...], nulls: tuple[str, ...] = ()) -> tuple[Ints, Ints]:
-        """Numbers that are equal where a key's values are; -1 where one of them is null."""
-        past, rows = np.zeros(self.past.height, dtype=np.int64), np.zeros(len(self.now), dtype=np.int64)
-        width = 1
-        for name in key:
-            more = self._column_codes(name)
-            if name in nulls:
-                more = (more[0] + 1, more[1] + 1)
-            step = _size(*more)
-            if width * step > 2**62:
-                past, rows = _dense(past, rows)
-                width = _size(past, rows)
-            past, rows = (
-                np.where((a < 0) | (b < 0), -1, a * step + b) for a, b in zip((past, rows), more, strict=True)
-            )
-            width *= step
-        return (past, rows) if width <= SPARSE * (len(past) + len(rows)) + 1024 else _dense(past, rows)
-
-    def _column_codes(self, name: str) -> tuple[Ints, Ints]:
-        if name not in self._columns:
-            of_rows = self._similar if name == "similar_name" else self.keys[name]
-            whole = _value_codes(pl.concat([self.past[name], of_rows]))
-            self._columns[name] = (whole[: self.past.height], whole[self.past.height :])
-        return self._columns[name]
-
     @cached_property
+    def _codes(self) -> Codes:
+        return Codes(self.past, self._column, num_rows=len(self.now), is_log=self.is_log)
+
+    def _column(self, name: str) -> pl.Series:
+        return self._similar if name == "similar_name" else self.keys[name]
+
+    @property
     def _similar(self) -> pl.Series:
-        """Cluster of each row's name, as it was when the row's job came."""
+        """Cluster of each row's name, as it was when the row's job came; null if nobody knows when that was."""
         log = self.past.select("user", "job_family", "similar_name")
         own = pl.Series(self._own)
         taken = log[own.clip(0)] if log.height else log.clear(len(own))
         same = (own >= 0) & (taken["user"] == self.keys["user"]) & (taken["job_family"] == self.keys["job_family"])
         same = same.fill_null(value=False)
         found = pl.select(pl.when(same).then(taken["similar_name"])).to_series()
-        others = np.flatnonzero(~same.to_numpy())
+        others = np.flatnonzero(~same.to_numpy() & self.keys["submit_time"].is_not_null().to_numpy())
         if not len(others):
             return found
         foundings = Foundings(self.past)
@@ -250,21 +234,3 @@ def column_places(known: Sequence[str], wanted: Sequence[str]) -> Ints:
     """Where each known statistic stands among the wanted ones; -1 = it is not wanted."""
     place: Mapping[str, int] = {name: i for i, name in enumerate(wanted)}
     return np.array([place.get(name, -1) for name in known], dtype=np.int64)
-
-
-def _size(past: Ints, rows: Ints) -> int:
-    return 1 + max(int(past.max(initial=-1)), int(rows.max(initial=-1)))
-
-
-def _dense(past: Ints, rows: Ints) -> tuple[Ints, Ints]:
-    both = np.concatenate([past, rows])
-    dense = pd.factorize(both)[0].astype(np.int64)
-    dense = np.where(both < 0, -1, dense)
-    return dense[: len(past)], dense[len(past) :]
-
-
-def _value_codes(values: pl.Series) -> Ints:
-    if values.dtype == pl.String:
-        codes = values.cast(pl.Categorical(pl.Categories.random())).to_physical()
-        return codes.cast(pl.Int64).fill_null(-1).to_numpy()
-    return pd.factorize(values.fill_null(np.nan).to_numpy())[0].astype(np.int64)

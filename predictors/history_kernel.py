@@ -22,6 +22,7 @@ __all__ = [
     "Ends",
     "Slots",
     "Wanted",
+    "combine",
     "compiled",
     "describe_all",
     "history_pass",
@@ -271,3 +272,10 @@ def describe_all(slots: Slots, of_job: Ints, now: int, columns: Ints, out: Float
     """Describe one job by all its keys; ``columns`` has a row per key, ``out`` one column."""
     for key in range(len(of_job)):
         describe(slots, of_job[key], now, columns[key], out, 0)
+
+
+@compiled
+def combine(codes: Ints, more: Ints, step: int) -> None:
+    """Make the numbers of one column those of it and another one, in place; -1 where either is null."""
+    for i in range(len(codes)):
+        codes[i] = -1 if codes[i] < 0 or more[i] < 0 else codes[i] * step + more[i]

@@ -283,7 +283,7 @@ class HistoryState:
     def _similar(self, facts: JobFacts, *, is_new: bool) -> str | None:
         """Cluster of the job's name; a job that only asks founds none."""
         user, family = facts.columns["user"], facts.columns["job_family"]
-        if not self._has_similar or user is None or family is None or (is_new and facts.submit_us is None):
+        if not self._has_similar or user is None or family is None or facts.submit_us is None:
             return None
         return self.clusters.add(user, family) if is_new else (self.clusters.find(user, family) or family)
 

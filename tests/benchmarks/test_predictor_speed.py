@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 from predictors import make_predictor
-from predictors.history import ended_jobs, history_features
+from predictors.history import HISTORY_STATS, ended_jobs, history_features
 
 RICC_JOBS = 447_790
 
@@ -38,7 +38,7 @@ def test_history_of_447_790_jobs_and_3_keys(benchmark, log):
     past = ended_jobs(log)
     keys = ["user", "user_size", "user_size_limit"]
     found = benchmark.pedantic(history_features, (log,), {"past": past, "keys": keys}, rounds=2, warmup_rounds=1)
-    assert found.shape == (RICC_JOBS, 30)
+    assert found.shape == (RICC_JOBS, 3 * len(HISTORY_STATS))
 
 
 @pytest.mark.full_trace

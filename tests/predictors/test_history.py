@@ -63,12 +63,12 @@ def as_table(jobs: list[dict]) -> pl.DataFrame:
     )
 
 
-def naive_key(row: dict, key: str, *, asks: bool = False) -> tuple | None:
+def naive_key(row: dict, key: str) -> tuple | None:
     gpus, cpus = row["num_gpus"], row["num_cpus"] or 0.0
     size = gpus if gpus else -cpus
     family = {"train1": "train", "train2": "train", "eval": "eval", None: None}[row["job_name"]]
     # Nobody knows after which names the name of a job came that has no submission.
-    similar = None if row["submit_time"] is None and not asks else family
+    similar = None if row["submit_time"] is None else family
     derived = {"size": size, "job_family": family, "similar_name": similar}
     values = tuple(derived.get(c, row.get(c)) for c in HISTORY_KEYS[key])
     return None if None in values else values
@@ -78,7 +78,7 @@ def naive(rows: list[dict], key: str, *, failures: str) -> list[dict[str, float 
     """For every job look at every job: plain Python, no sorting tricks."""
     out = []
     for me in rows:
-        mine = naive_key(me, key, asks=True)
+        mine = naive_key(me, key)
         past = [
             other
             for other in rows

@@ -12,8 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from analysis.errors import BadFileError, SchemaVersionError, UsageError
-from predictors.features import NUMBER_FEATURES, feature_table
+from analysis.loaders import load
+from predictors.features import CATEGORY_COLUMNS, DEFAULT_FEATURES, FLIGHT_FEATURES, NUMBER_FEATURES, feature_table
 from predictors.history import FLIGHT_KEYS, FLIGHT_STATS, HISTORY_KEYS, HISTORY_STATS, known_jobs
+from predictors.history_feed import tell_log
 from predictors.history_keys import id_key
 from predictors.history_state import HistoryState
 from tests.predictors.history_cases import TIME, as_log, at, logs
@@ -245,3 +247,27 @@ def test_a_missing_file_and_a_newer_one_are_refused(tmp_path):
     np.savez(path, **{**arrays, "header": np.frombuffer(newer, dtype=np.uint8)})
     with pytest.raises(SchemaVersionError):
         HistoryState.restore(path)
+
+
+@hypothesis_settings(10)
+@given(jobs=logs, cut=st.integers(0, 20))
+def test_a_log_told_at_once_gives_what_the_batch_gives(jobs, cut):
+    log, now = as_log(jobs), at(cut)
+    told = log.filter(pl.col("submit_time").is_null() | (pl.col("submit_time") < now))
+    rows = log.filter(pl.col("submit_time") == now).head(1).with_columns(job_id=pl.lit("new"))
+    batch = feature_table(rows, past=known_jobs(told), names=NAMES)
+    state = HistoryState(NAMES)
+    tell_log(state, log, until=now)
+    found = [state.vector_of(row) for row in rows.iter_rows(named=True)]
+    same(np.array(found).reshape(-1, len(NAMES)), batch.to_numpy())
+
+
+@pytest.mark.full_trace
+def test_the_stream_of_a_real_log_gives_what_the_batch_gives(real_data):
+    log = load("swf", [real_data("swf/KTH-SP2-1996-2.swf.gz")]).jobs.head(8000)
+    names = [name for name in (*DEFAULT_FEATURES, *FLIGHT_FEATURES) if name not in CATEGORY_COLUMNS]
+    instants = log["submit_time"].to_list()
+    found = stream(log, instants, HistoryState(names), lambda state: state)
+    expected = feature_table(log, past=known_jobs(log), names=names).to_numpy()
+    assert np.array_equal(found, expected, equal_nan=True)
+    assert np.isfinite(found).mean() > 0.4
