@@ -10,6 +10,7 @@ from predictors.calibration import CALIBRATIONS
 from predictors.concordance import concordance
 from predictors.defaults import DEFAULT_MODELS, default_models
 from predictors.frame import predict_frame
+from predictors.guarded import Guarded
 from predictors.predictive import Predictive
 from predictors.scores import SCORES, score_all, score_interval
 from predictors.split_study import compare_splits
@@ -26,6 +27,7 @@ __all__ = [
     "BoostedLightgbm",
     "DurationPredictor",
     "GlobalMedian",
+    "Guarded",
     "LastTwo",
     "Plan",
     "Predictive",
