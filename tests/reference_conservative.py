@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import bisect
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tests.reference_engine import Engine, Outcome, Run
+from tests.reference_engine import Engine, Outcome
 from tests.reference_placement import GPU, Grant, Rooms, whole_gpus
 
 MINUTE = 60_000_000
@@ -34,10 +36,16 @@ class ConservativeEngine(Engine):
 
     def replay(self) -> Outcome:
         coming = [j for j, ask in enumerate(self.asks) if ask is not None][::-1]
+        event = self.calendar.after(-(10**18))
         while coming or any(self.runs_now.values()) or any(self.lines_up.values()):
             times = [min(end, self.bookings[j].due) for jobs in self.runs_now.values() for j, end in jobs.items()]
-            times += [self.bookings[j].start for line in self.lines_up.values() for j in line]
-            now = min(times + ([self.jobs[coming[-1]].submit] if coming else []))
+            times += [self.bookings[j].start for line in self.lines_up.values() for j in line if self.bookings[j]]
+            times += [self.jobs[coming[-1]].submit] if coming else []
+            times += [event] if event is not None else []
+            if not times:
+                break
+            now = min(times)
+            self.out = self.calendar.out(now)
             for vc in self.sites:
                 self.settle(vc, now)
                 self.start_promised(vc, now)
@@ -48,7 +56,17 @@ class ConservativeEngine(Engine):
             for vc in self.sites:
                 self.start_promised(vc, now)
             self.peak = max(self.peak, sum(map(len, self.lines_up.values())))
-        return Outcome(self.runs, self.rejected, self.peak)
+            event = self.calendar.after(now)
+        return self.outcome()
+
+    def grants(self, vc: str | None) -> Mapping[int, Grant]:
+        return {j: self.bookings[j].grant for j in self.runs_now[vc]}
+
+    def kill(self, vc: str | None, j: int, now: int) -> None:
+        del self.runs_now[vc][j]
+        self.lose(vc, j, self.bookings[j].grant, now)
+        self.bookings[j] = None
+        bisect.insort(self.lines_up[vc], j)
 
     def settle(self, vc: str | None, now: int) -> None:
         """Ends, corrections, and what follows for those who wait."""
@@ -57,6 +75,16 @@ class ConservativeEngine(Engine):
             is_loose |= self.bookings[j].due > now
             del self.runs_now[vc][j]
             self.take(vc, self.bookings.pop(j).grant, sign=-1)
+        torn = self.overdue(vc, now)
+        struck = self.calendar.struck(now)
+        for j in [j for j, grant in self.grants(vc).items() if struck & {n for n, _, _ in grant}]:
+            self.kill(vc, j, now)
+        if any(n in self.sites[vc].numbers for n in self.calendar.changed(now)):
+            torn = set(self.lines_up[vc])  # every promise is void
+        self.plan_again(vc, now, torn, is_loose=is_loose)
+
+    def overdue(self, vc: str | None, now: int) -> set[int]:
+        """Move on the predicted ends of those who outlived theirs; who waits for what they hold."""
         torn: set[int] = set()
         for j in [j for j in self.runs_now[vc] if self.bookings[j].due == now]:
             booking = self.bookings[j]
@@ -65,8 +93,11 @@ class ConservativeEngine(Engine):
             nodes = {n for n, _, _ in booking.grant}
             for w in self.lines_up[vc]:
                 promised = self.bookings[w]
-                if promised.start < booking.due and nodes & {n for n, _, _ in promised.grant}:
+                if promised is not None and promised.start < booking.due and nodes & {n for n, _, _ in promised.grant}:
                     torn.add(w)
+        return torn
+
+    def plan_again(self, vc: str | None, now: int, torn: set[int], *, is_loose: bool) -> None:
         for w in torn:
             self.bookings[w] = None
         for w in self.lines_up[vc]:
@@ -75,10 +106,11 @@ class ConservativeEngine(Engine):
         if is_loose or torn:
             for w in self.lines_up[vc]:
                 old, self.bookings[w] = self.bookings[w], None
-                self.bookings[w] = self.earliest(w, now, old.start) or old
+                if old is not None:
+                    self.bookings[w] = self.earliest(w, now, old.start) or old
 
     def start_promised(self, vc: str | None, now: int) -> None:
-        for j in [j for j in self.lines_up[vc] if self.bookings[j].start == now]:
+        for j in [j for j in self.lines_up[vc] if self.bookings[j] and self.bookings[j].start == now]:
             job, booking = self.jobs[j], self.bookings[j]
             self.lines_up[vc].remove(j)
             if not self.by_device:  # which of the free devices does not matter
@@ -87,9 +119,8 @@ class ConservativeEngine(Engine):
                 assert len(booking.grant) == sum(wanted.values())
             self.take(vc, booking.grant)
             gpu_type = self.nodes[booking.grant[0][0]].gpu_type
-            end = now + self.run_time(job.duration, job.logged, gpu_type)
-            names = tuple(self.nodes[n].node_id for n in sorted({n for n, _, _ in booking.grant}))
-            self.runs[job.job_id] = Run(now, end, names, gpu_type)
+            end = now + self.run_time(job.duration - self.saved[j], job.logged, gpu_type)
+            self.note_run(j, now, end, booking.grant)
             self.runs_now[vc][j] = end
 
     def earliest(self, j: int, now: int, before: int | None) -> Booking | None:
@@ -104,8 +135,8 @@ class ConservativeEngine(Engine):
             if grant is not None:
                 gpu_type = self.nodes[grant[0][0]].gpu_type
                 return Booking(at, at + max(self.predicted_on(j, gpu_type), 1), grant)
-        never = "everything is free after the last booking"
-        raise AssertionError(never)
+        assert self.out or before is not None  # else everything is free after the last booking
+        return None
 
     def free_all_through(self, start: int, stop: int, bookings: list[Booking]) -> Rooms:
         """Free milli-GPUs of every device, or of as many devices as the node has free, whichever they are."""
@@ -122,6 +153,8 @@ class ConservativeEngine(Engine):
                     low[n][d] = min(low[n][d], GPU - milli)
                 else:
                     low[n] = min(low[n], self.nodes[n].num_gpus - milli // GPU)
+        for n in self.out:
+            low[n] = [0] * len(rooms[n]) if self.by_device else 0
         if self.by_device:
             return low
         return [[GPU] * free + [0] * (len(rooms[n]) - free) for n, free in enumerate(low)]

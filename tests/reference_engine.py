@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from tests.reference_events import Calendar, Outage, kept
 from tests.reference_placement import GPU, Ask, Grant, Job, Node, Rooms, Site
 
 __all__ = ["ORDERS", "Job", "Node", "Outcome", "Run", "reference_replay"]
@@ -28,12 +29,14 @@ class Run(NamedTuple):
     gpu_type: str | None
     stops: int = 0
     wasted: int = 0  # milli-GPUs times microseconds
+    kills: int = 0  # how often its node went under it
 
 
 class Outcome(NamedTuple):
     runs: dict[str, Run]
     rejected: dict[str, str]
     peak: int  # most jobs waiting after a scheduling pass
+    unfinished: tuple[str, ...] = ()
 
 
 def in_order(ids: Sequence[str]) -> list[tuple[int, str]]:
@@ -103,6 +106,8 @@ class Engine:
     runs: dict[str, Run] = field(default_factory=dict)
     rejected: dict[str, str] = field(default_factory=dict)
     site_type: Callable[[Sequence[int], Sequence[Node]], Site] = Site
+    outages: Sequence[Outage] = ()
+    interval: int = 0  # work from checkpoint to checkpoint, 0 = none
 
     def __post_init__(self) -> None:
         if self.policy in ORDERS:
@@ -124,6 +129,13 @@ class Engine:
         self.kinds = [numbers.setdefault(ask, len(numbers)) for ask in self.asks]  # equal asks, one number
         self.ends: list[tuple[int, int]] = []
         self.running: dict[str | None, dict[int, tuple[int, Grant]]] = {vc: {} for vc in self.sites}
+        self.calendar = Calendar(self.outages, self.nodes)
+        self.out: set[int] = set()
+        self.vc_of_node = {n: vc for vc, site in self.sites.items() for n in site.numbers}
+        self.saved = [0] * len(self.jobs)  # work that a killed job need not do again
+        self.kills, self.lost = [0] * len(self.jobs), [0] * len(self.jobs)
+        self.first: dict[int, int] = {}  # first starts
+        self.since: dict[int, int] = {}  # last starts
 
     def judge(self, j: int) -> Ask | None:
         """What a job asks for; None if it takes no part, and then why."""
@@ -145,16 +157,78 @@ class Engine:
         return round(base * (self.speeds.get(logged, 1.0) / self.speeds.get(gpu_type, 1.0)))
 
     def predicted_on(self, j: int, gpu_type: str | None) -> int:
-        return self.run_time(self.jobs[j].predicted, self.jobs[j].logged, gpu_type)
+        return self.run_time(max(self.jobs[j].predicted - self.saved[j], 0), self.jobs[j].logged, gpu_type)
+
+    # --- nodes that come and go ---
+
+    def seen(self, rooms: Rooms) -> Rooms:
+        """What is free on the nodes that are there."""
+        return [[0] * len(room) if n in self.out else room for n, room in enumerate(rooms)] if self.out else rooms
+
+    def node_events(self, now: int) -> set[str | None]:
+        """Let nodes go and come, and kill whoever runs where one fails; the VCs where something happened."""
+        changed = {n for n in self.calendar.changed(now) if n in self.vc_of_node}
+        self.out = self.calendar.out(now)
+        struck = self.calendar.struck(now)
+        for vc in self.sites:
+            for j in [j for j, grant in self.grants(vc).items() if struck & {n for n, _, _ in grant}]:
+                self.kill(vc, j, now)
+        return {self.vc_of_node[n] for n in changed}
+
+    def grants(self, vc: str | None) -> Mapping[int, Grant]:
+        return {j: grant for j, (_, grant) in self.running[vc].items()}
+
+    def kill(self, vc: str | None, j: int, now: int) -> None:
+        _, grant = self.running[vc].pop(j)
+        self.ends = [(end, other) for end, other in self.ends if other != j]
+        heapq.heapify(self.ends)
+        self.lose(vc, j, grant, now)
+        self.arrive(j)
+
+    def lose(self, vc: str | None, j: int, grant: Grant, now: int) -> None:
+        """Give back what a killed job held, and count what it did and lost."""
+        job, gpu_type = self.jobs[j], self.nodes[grant[0][0]].gpu_type
+        self.take(vc, grant, sign=-1)
+        ran, before = now - self.since[j], self.saved[j]
+        done = min(self.work_in(ran, job.logged, gpu_type), job.duration - before)
+        self.saved[j] = kept(saved=before, done=done, interval=self.interval)
+        self.lost[j] += max(ran - self.run_time(self.saved[j] - before, job.logged, gpu_type), 0)
+        self.kills[j] += 1
+        del self.runs[job.job_id]
+
+    def work_in(self, ran: int, logged: str | None, gpu_type: str | None) -> int:
+        """Work done in a time, rounded down."""
+        ratio = 1.0 if gpu_type is None else self.speeds.get(logged, 1.0) / self.speeds.get(gpu_type, 1.0)
+        return ran if ratio == 1 else int(ran / ratio)
+
+    def note_run(self, j: int, now: int, end: int, grant: Grant) -> None:
+        job, ask = self.jobs[j], self.asks[j]
+        names = tuple(self.nodes[n].node_id for n in sorted({n for n, _, _ in grant}))
+        assert job.job_id not in self.runs
+        assert not self.out & {n for n, _, _ in grant}
+        self.since[j] = now
+        first = self.first.setdefault(j, now)
+        wasted = self.lost[j] * (ask.whole * GPU + ask.pieces * ask.milli)
+        gpu_type = self.nodes[grant[0][0]].gpu_type
+        self.runs[job.job_id] = Run(first, end, names, gpu_type, 0, wasted, self.kills[j])
+
+    def outcome(self) -> Outcome:
+        left = [job.job_id for job, ask in zip(self.jobs, self.asks, strict=True) if ask is not None]
+        return Outcome(self.runs, self.rejected, self.peak, tuple(i for i in left if i not in self.runs))
 
     # --- the loop ---
 
     def replay(self) -> Outcome:
         coming = [j for j, ask in enumerate(self.asks) if ask is not None][::-1]
-        waiting = 0
-        while coming or self.ends:
-            now = min(([self.ends[0][0]] if self.ends else []) + ([self.jobs[coming[-1]].submit] if coming else []))
+        waiting, event = 0, self.calendar.after(-NEVER)
+        while coming or self.ends or (waiting and event is not None):
+            times = ([self.ends[0][0]] if self.ends else []) + ([self.jobs[coming[-1]].submit] if coming else [])
+            now = min(times + ([event] if event is not None else []))
             touched = self.end_all(now)
+            before = sum(self.kills)
+            touched |= self.node_events(now)
+            waiting += sum(self.kills) - before
+            event = self.calendar.after(now)
             while coming and self.jobs[coming[-1]].submit == now:
                 touched.add(self.arrive(coming.pop()))
                 waiting += 1
@@ -162,7 +236,7 @@ class Engine:
                 waiting -= sum(self.schedule(vc, now) for vc in touched)
                 self.peak = max(self.peak, waiting)
                 touched = self.end_all(now)
-        return Outcome(self.runs, self.rejected, self.peak)
+        return self.outcome()
 
     def end_all(self, now: int) -> set[str | None]:
         touched = set()
@@ -194,18 +268,16 @@ class Engine:
         site, ask = self.site_of[j], self.asks[j]
         if ask.whole * GPU + ask.pieces * ask.milli > site.free_milli:
             return None
-        return site.place(self.rooms, ask, types)
+        return site.place(self.seen(self.rooms), ask, types)
 
     def start(self, j: int, grant: Grant, now: int) -> None:
         job, vc = self.jobs[j], self.vc_of[j]
         self.take(vc, grant)
         gpu_type = self.nodes[grant[0][0]].gpu_type
-        end = now + self.run_time(job.duration, job.logged, gpu_type)
+        end = now + self.run_time(job.duration - self.saved[j], job.logged, gpu_type)
         heapq.heappush(self.ends, (end, j))
         self.running[vc][j] = (now + self.predicted_on(j, gpu_type), grant)
-        names = tuple(self.nodes[n].node_id for n in sorted({n for n, _, _ in grant}))
-        assert job.job_id not in self.runs
-        self.runs[job.job_id] = Run(now, end, names, gpu_type)
+        self.note_run(j, now, end, grant)
 
     def schedule(self, vc: str | None, now: int) -> int:
         """One scheduling pass over a VC; how many jobs it started."""
@@ -259,7 +331,7 @@ class Engine:
         """(key on the type, run time on the type, job, place of the type, type) of all waiting jobs."""
         for _, j in queue:
             for i, gpu_type in enumerate(self.asks[j].types):
-                run = self.predicted_on(j, gpu_type)
+                run = self.run_time(self.jobs[j].predicted, self.jobs[j].logged, gpu_type)  # its key stays
                 yield self.key(self.jobs[j], run), run, j, i, gpu_type
 
     # --- EASY backfill ---
@@ -283,15 +355,19 @@ class Engine:
         """The earliest instant at which the head fits, as far as is predicted."""
         vc = self.vc_of[head]
         ends = sorted((max(end, now + 1), grant) for end, grant in self.running[vc].values())
-        later = [list(devices) for devices in self.rooms]
+        later = [list(devices) for devices in self.seen(self.rooms)]
         for instant, ending in itertools.groupby(ends, key=lambda run: run[0]):
-            for n, d, milli in (item for _, grant in ending for item in grant):
+            for n, d, milli in (item for _, grant in ending for item in grant if item[0] not in self.out):
                 later[n][d] += milli
             grant = self.site_of[head].place(later, self.asks[head])
             if grant is not None:
                 return Reservation(instant, later, grant)
-        never = "the head would not fit even if all jobs had ended"
-        raise AssertionError(never)
+        return self.no_reservation(later)
+
+    def no_reservation(self, later: Rooms) -> Reservation:
+        """The head would not fit even if all jobs had ended, since nodes are out: everybody may start."""
+        assert self.out
+        return Reservation(NEVER, later, [])
 
     def backfill(self, j: int, now: int, reservation: Reservation) -> bool:
         """Start a job that leaves the head alone, if it fits now."""
@@ -300,7 +376,7 @@ class Engine:
             reservation.hopeless.add(self.kinds[j])
             return False
         if not self.ends_by(reservation.shadow, j, grant, now):
-            seen = functools.partial(beside, self.rooms, reservation.later, reservation.grant)
+            seen = functools.partial(beside, self.seen(self.rooms), reservation.later, reservation.grant)
             grant = reservation.same(("beside", self.kinds[j]), lambda: self.site_of[j].place(seen(), self.asks[j]))
             if grant is None:
                 return False
@@ -357,6 +433,8 @@ def reference_replay(
     same_type: Callable[[str, str], bool] = operator.eq,
     options: Mapping[str, object] | None = None,
     one_by_one: bool = False,
+    outages: Sequence[Outage] = (),
+    interval: int = 0,
 ) -> Outcome:
     """Replay jobs, given in any order, on nodes, given in any order."""
     jobs, nodes = list(jobs), list(nodes)
@@ -370,5 +448,7 @@ def reference_replay(
         same_type,
         options or {},
         one_by_one,
+        outages=outages,
+        interval=interval,
     )
     return engine.replay()

@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from tests.reference_engine import Engine, Outcome, Run
+from tests.reference_events import kept
 from tests.reference_placement import GPU, Grant
 
 US = 1_000_000
@@ -50,6 +51,7 @@ class State:
     held: int = 0
     wasted: int = 0
     stops: int = 0
+    kills: int = 0
     first: int | None = None
     begin: int = 0
     end: int = 0
@@ -147,12 +149,16 @@ class PreemptiveEngine(Engine):
     def replay(self) -> Outcome:
         coming = [j for j, ask in enumerate(self.asks) if ask is not None][::-1]
         now = -(10**18)
-        while coming or any(self.runs_now.values()):
+        while (
+            coming or any(self.runs_now.values()) or (any(self.waits.values()) and self.calendar.after(now) is not None)
+        ):
             running = [(vc, j) for vc, jobs in self.runs_now.items() for j in jobs]
             events = [(self.states[j].end, vc) for vc, j in running]
             events += [(at, vc) for vc, j in running for at in self.changes(j) if at > now]
             events += [(at, vc) for vc, at in self.ticks.items()]
             events += [(self.jobs[coming[-1]].submit, None)] if coming else []
+            event = self.calendar.after(now)
+            events += [(event, None)] if event is not None else []
             now = min(at for at, _ in events)
             touched = {
                 vc for at, vc in events if at == now and vc in self.sites and not (vc is None and len(self.sites) > 1)
@@ -162,6 +168,7 @@ class PreemptiveEngine(Engine):
             for vc, j in running:
                 if self.states[j].end == now:
                     self.end(vc, j, now)
+            ended |= self.node_events(now)
             while coming and self.jobs[coming[-1]].submit == now:
                 j = coming.pop()
                 self.states[j].joined = now
@@ -176,7 +183,27 @@ class PreemptiveEngine(Engine):
                         since = self.slice_from[vc]
                         self.ticks[vc] = since + ((now - since) // quantum + 1) * quantum
             self.peak = max(self.peak, sum(map(len, self.waits.values())))
-        return Outcome(self.runs, self.rejected, self.peak)
+        return self.outcome()
+
+    def grants(self, vc: str | None) -> Mapping[int, Grant]:
+        return {j: self.states[j].grant for j in self.runs_now[vc]}
+
+    def kill(self, vc: str | None, j: int, now: int) -> None:
+        """Lost is all since the last checkpoint, its own or that of its last stop."""
+        state = self.states[j]
+        self.take(vc, state.grant, sign=-1)
+        ran, work = now - state.begin, self.jobs[j].duration
+        useful = max(0, ran - self.startup(j))
+        done = min(int(useful / self.ratio(j)) if self.ratio(j) != 1 else useful, state.left)
+        gain = kept(saved=work - state.left, done=done, interval=self.interval) - (work - state.left)
+        state.left -= gain
+        state.guess -= gain if self.kind == "remaining" else 0
+        state.wasted += max(ran - (round(gain * self.ratio(j)) if self.ratio(j) != 1 else gain), 0)
+        state.held += ran
+        state.joined = self.jobs[j].submit
+        state.kills += 1
+        self.runs_now[vc].discard(j)
+        self.waits[vc].add(j)
 
     def pass_over(self, vc: str | None, now: int) -> None:
         tried: set[int] = set()
@@ -240,7 +267,7 @@ class PreemptiveEngine(Engine):
     # --- start, stop, end ---
 
     def startup(self, j: int) -> int:
-        return self.cost("restart_cost_s", j) if self.states[j].stops else 0
+        return self.cost("restart_cost_s", j) if self.states[j].stops + self.states[j].kills else 0
 
     def begin(self, vc: str | None, j: int, grant: Grant, now: int) -> None:
         state, job = self.states[j], self.jobs[j]
@@ -274,4 +301,4 @@ class PreemptiveEngine(Engine):
         state.wasted += self.startup(j)
         names = tuple(self.nodes[n].node_id for n in sorted({n for n, _, _ in state.grant}))
         wasted = state.wasted * self.milli(j)
-        self.runs[self.jobs[j].job_id] = Run(state.first, now, names, state.gpu_type, state.stops, wasted)
+        self.runs[self.jobs[j].job_id] = Run(state.first, now, names, state.gpu_type, state.stops, wasted, state.kills)

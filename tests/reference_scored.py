@@ -149,17 +149,25 @@ class ScoredEngine(Engine):
     def reserve(self, head: int, now: int) -> Reservation:
         vc = self.vc_of[head]
         ends = sorted((max(end, now + 1), j) for j, (end, _) in self.running[vc].items())
-        later = self.rooms.copy()
+        later = self.seen(self.rooms.copy())
         for instant, ending in itertools.groupby(ends, key=lambda run: run[0]):
             for _, j in ending:
                 grant = self.running[vc][j][1]
                 for n, d, milli in grant:
-                    settle(later.machines[n], grant.want, [(d, milli)], sign=-1)
+                    if n not in self.out:
+                        settle(later.machines[n], grant.want, [(d, milli)], sign=-1)
             grant = self.site_of[head].place(later, self.asks[head])
             if grant is not None:
                 return Reservation(instant, later, grant)
-        never = "the head would not fit even if all jobs had ended"
-        raise AssertionError(never)
+        return self.no_reservation(later)
+
+    def seen(self, rooms: Rooms) -> Rooms:
+        if not self.out:
+            return rooms
+        yard = rooms.copy()
+        for n in self.out:
+            yard.machines[n].rooms[:] = [0] * len(yard[n])
+        return yard
 
     def backfill(self, j: int, now: int, reservation: Reservation) -> bool:
         grant = reservation.same(self.kinds[j], lambda: self.find(j))
@@ -180,8 +188,10 @@ class ScoredEngine(Engine):
 
     def veiled(self, reservation: Reservation) -> Yard:
         """What a job may take now that will still run when the head wants to start."""
-        seen = self.rooms.copy()
-        for machine, rooms in zip(seen.machines, beside(self.rooms, reservation.later, reservation.grant), strict=True):
+        seen = self.seen(self.rooms.copy())
+        for machine, rooms in zip(
+            seen.machines, beside(self.seen(self.rooms), reservation.later, reservation.grant), strict=True
+        ):
             machine.rooms[:] = rooms
         head = reservation.grant.want
         taken = [0] * len(seen.machines), [0] * len(seen.machines)

@@ -16,10 +16,12 @@ from analysis import replay as replaying
 from analysis.replay.speeds import is_same_type
 from tests.jobs import make_jobs
 from tests.reference_engine import Job, Node, Outcome, Run, reference_replay
+from tests.reference_events import Outage
 
 #: The column of predictions of every case.
 PREDICTED = "predicted_duration_s"
 START = datetime(2024, 3, 1, tzinfo=UTC)
+TIME = pl.Datetime("us", "UTC")
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -130,6 +132,26 @@ def crowd(seed: int, *, num_jobs: int = 60) -> Case:
     return Case(jobs_table(rows), cluster_of(nodes, has_vcs=seed % 2 == 0))
 
 
+def trouble(case: Case, seed: int) -> Case:
+    """The same jobs on nodes of which some fail, are drained, come later or leave, in the first minute."""
+    rng = random.Random(seed)
+    nodes = case.cluster.nodes
+    rows = []
+    for node in nodes["node_id"]:
+        for _ in range(rng.choice([0, 1, 1, 2, 3])):
+            down = rng.choice([rng.randint(-5, 60), rng.randint(0, 30), rng.uniform(0, 40)])
+            length = rng.choice([0, 1, 5, 5, 10, rng.uniform(0, 30), None, None if rng.random() < 0.2 else 20])
+            up = None if length is None or rng.random() < 0.1 else START + timedelta(seconds=down + length)
+            kind = rng.choice(["failure", "failure", "drain", "absence"])
+            rows.append({"node_id": node, "down": START + timedelta(seconds=down), "up": up, "kind": kind})
+    comes = [None if rng.random() < 0.8 else START + timedelta(seconds=rng.randint(0, 30)) for _ in nodes["node_id"]]
+    outages = pl.DataFrame(rows, schema={"node_id": pl.String, "down": TIME, "up": TIME, "kind": pl.String})
+    nodes = nodes.with_columns(available_from=pl.Series(comes, dtype=TIME))
+    if seed % 3 == 0:
+        nodes = nodes.with_columns(available_to=pl.col("available_from") + timedelta(seconds=20))
+    return Case(case.jobs, replaying.Cluster(nodes, speed=case.cluster.speed, outages=outages))
+
+
 def jobs_table(rows: list[dict[str, Any]]) -> pl.DataFrame:
     """A jobs table with columns of predictions, deadlines (given in seconds from START) and priorities."""
     extras = {
@@ -207,6 +229,7 @@ def reference_of(
     predicted: str | None = None,
     options: Mapping[str, Any] | None = None,
     one_by_one: bool = False,
+    interval_s: float | None = None,
 ) -> Outcome:
     """What the reference engine says."""
     nodes = [
@@ -224,15 +247,33 @@ def reference_of(
         same_type=is_same_type,
         options=options,
         one_by_one=one_by_one,
+        outages=outages_of(case.cluster),
+        interval=to_us(interval_s) or 0,
     )
 
 
+def outages_of(cluster: replaying.Cluster) -> list[Outage]:
+    """Outages of a cluster as the reference engine takes them; also the times before and after a node is there."""
+    instants = {name: pl.col(name).dt.epoch("us") for name in ("down", "up")}
+    listed = [Outage(*row) for row in cluster.outages.select("node_id", **instants, kind="kind").iter_rows()]
+    bounds = cluster.nodes.select("node_id", pl.col("available_from", "available_to").dt.epoch("us"))
+    comes = [Outage(node, None, at, "absence") for node, at, _ in bounds.iter_rows() if at is not None]
+    return listed + comes + [Outage(node, at, None, "absence") for node, _, at in bounds.iter_rows() if at is not None]
+
+
 def engine_of(
-    case: Case, *, policy: str, predicted: str | None = None, options: Mapping[str, Any] | None = None
+    case: Case,
+    *,
+    policy: str,
+    predicted: str | None = None,
+    options: Mapping[str, Any] | None = None,
+    interval_s: float | None = None,
 ) -> Outcome:
     """What the compiled engine says, in the same words."""
     chosen = replaying.POLICIES[policy].using(**(options or {}))
-    result = replaying.replay(case.jobs, cluster=case.cluster, policy=chosen, predicted=predicted)
+    result = replaying.replay(
+        case.jobs, cluster=case.cluster, policy=chosen, predicted=predicted, checkpoint_interval_s=interval_s
+    )
     return outcome(result)
 
 
@@ -248,13 +289,15 @@ def outcome(result: replaying.ReplayResult) -> Outcome:
             row["gpu_type"],
             row["num_preemptions"],
             round(row["wasted_gpu_s"] * 1e9),
+            row["num_restarts"],
         )
         for row in rows
         if row["state"] == "finished"
     }
     rejected = {row["job_id"]: row["reason"] for row in rows if row["state"] == "rejected"}
-    assert len(runs) + len(rejected) == len(rows)
-    return Outcome(runs, rejected, result.counts["max_queue_length"])
+    unfinished = tuple(row["job_id"] for row in rows if row["state"] == "unfinished")
+    assert len(runs) + len(rejected) + len(unfinished) == len(rows)
+    return Outcome(runs, rejected, result.counts["max_queue_length"], unfinished)
 
 
 def seconds_of(runs: Outcome) -> dict[str, tuple[float, float]]:
@@ -281,15 +324,22 @@ def told(case: Case) -> str:
         submit_time=(pl.col("submit_time") - START).dt.total_microseconds() / 1e6
     )
     nodes = case.cluster.nodes.select("node_id", "num_gpus", "gpu_type", "vc")
-    return "\n".join(map(str, [*jobs.rows(named=True), *nodes.rows(named=True), dict(case.cluster.speed)]))
+    outages = case.cluster.outages.with_columns((pl.col("down", "up") - START).dt.total_microseconds() / 1e6)
+    parts = [*jobs.rows(named=True), *nodes.rows(named=True), dict(case.cluster.speed), *outages.rows()]
+    return "\n".join(map(str, parts))
 
 
 def assert_agreement(
-    case: Case, *, policy: str, predicted: str | None = None, options: Mapping[str, Any] | None = None
+    case: Case,
+    *,
+    policy: str,
+    predicted: str | None = None,
+    options: Mapping[str, Any] | None = None,
+    interval_s: float | None = None,
 ) -> None:
     """Both engines say the same of every job: start, end, nodes, type, or why it was rejected."""
-    engine = engine_of(case, policy=policy, predicted=predicted, options=options)
-    reference = reference_of(case, policy=policy, predicted=predicted, options=options)
+    engine = engine_of(case, policy=policy, predicted=predicted, options=options, interval_s=interval_s)
+    reference = reference_of(case, policy=policy, predicted=predicted, options=options, interval_s=interval_s)
     differing = {
         job_id: (engine.runs.get(job_id), reference.runs.get(job_id))
         for job_id in case.jobs["job_id"]
@@ -297,4 +347,5 @@ def assert_agreement(
     }
     assert not differing, f"{policy}, {options}, {predicted}: (engine, reference) {differing}\n{told(case)}"
     assert engine.rejected == reference.rejected, told(case)
+    assert engine.unfinished == reference.unfinished, told(case)
     assert engine.peak == reference.peak, told(case)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterable
+from datetime import UTC, datetime
 
 import numpy as np
 import polars as pl
@@ -11,6 +12,7 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import maximum_flow
 
 from analysis.replay import Cluster, ReplayResult
+from analysis.replay.outages import every_outage
 
 GPU = 1000
 
@@ -48,6 +50,36 @@ def can_be_shared_out(asks: Iterable[tuple[int, list[str]]], cluster: Cluster) -
     tails, heads, widths = (np.array(column, dtype=np.int32) for column in zip(*edges, strict=True))
     graph = csr_array((widths, (tails, heads)), shape=(sink + 1, sink + 1), dtype=np.int32)
     return bool(maximum_flow(graph, 0, sink).flow_value == sum(milli for milli, _ in asks))
+
+
+def faults_at_events(result: ReplayResult, jobs: pl.DataFrame) -> list[str]:
+    """What is wrong after some event of a replay's log: GPUs held twice, or nodes held that are out."""
+    milli = dict(joined(result, jobs).select("job_id", "milli").iter_rows())
+    outages: dict[str, list[tuple[datetime, datetime | None, str]]] = {}
+    for node, down, up, kind in every_outage(result.cluster).iter_rows():
+        outages.setdefault(node, []).append((down or datetime.min.replace(tzinfo=UTC), up, kind))
+    faults: list[str] = []
+    holds: dict[str, list[str]] = {}
+    for time, event, job, nodes in result.events().select("time", "event", "job_id", "nodes").iter_rows():
+        if event == "started":
+            holds[job] = nodes
+            if not can_be_shared_out(((milli[j], where) for j, where in holds.items()), result.cluster):
+                faults.append(f"{time}: too many GPUs held when {job} starts")
+            out = [n for n in nodes for down, up, _ in outages.get(n, ()) if down <= time and (up is None or time < up)]
+            faults += [f"{time}: {job} starts on {n}, which is out" for n in out]
+        elif event in {"ended", "preempted", "killed"}:
+            assert holds.pop(job) == nodes
+            gone = [n for n in nodes for down, _, kind in outages.get(n, ()) if kind != "drain" and down == time]
+            if event == "killed" and not gone:
+                faults.append(f"{time}: {job} is killed, but none of its nodes goes")
+        lost = {n for where in holds.values() for n in where} & set(outages)
+        faults += [
+            f"{time}: {n} is held although it went at {down}"
+            for n in lost
+            for down, up, kind in outages[n]
+            if kind != "drain" and down < time and (up is None or time < up)
+        ]
+    return faults + [f"{job} never lets go" for job in holds]
 
 
 def overcommitted(result: ReplayResult, jobs: pl.DataFrame) -> list[int]:

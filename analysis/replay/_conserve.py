@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from analysis.replay._compiled import ZERO, compiled, constant, entry, melted
+from analysis.replay._events import Events, next_event
+from analysis.replay._events_conserve import node_events
 from analysis.replay._hardware import release, retake
 from analysis.replay._heap import float_up, sink, take_out
 from analysis.replay._place import ANY_TYPE, NOWHERE, VC, node_of, place_quick
@@ -11,7 +13,7 @@ from analysis.replay._state import FINISHED, MOST_WAITING, NEVER, NEXT, RUNNING,
 from analysis.replay._tape import ENDED, STARTED, SUBMITTED, note
 
 NOBODY = constant(-1)
-#: In place of a promised start: the promise was taken back.
+#: In place of a promised start: the promise was taken back, or none can be given on the nodes that are there.
 TORN = NEVER
 
 
@@ -115,12 +117,11 @@ def move_promise(s: Conserve, job: int, at: int) -> None:
 
 @compiled
 def mend(s: Conserve, vc: int, now: int) -> None:
-    """Give new promises to those who lost theirs, in the order of submission."""
+    """Give new promises to those who have none, in the order of submission."""
     p = s.p
     job = p.first[vc]
     while job != NOBODY:
-        if p.start[job] == TORN:
-            plan(s, job, now, NEVER)
+        if p.start[job] == TORN and plan(s, job, now, NEVER):
             move_promise(s, job, p.start[job])
             book(s, job, now, ZERO - 1)
         job = p.later[job]
@@ -134,7 +135,7 @@ def tighten(s: Conserve, vc: int, now: int) -> None:
     p = s.p
     job = p.first[vc]
     while job != NOBODY:
-        if p.start[job] > now:
+        if now < p.start[job] < TORN:
             book(s, job, now, ZERO + 1)
             if plan(s, job, now, p.start[job]):
                 move_promise(s, job, p.start[job])
@@ -156,8 +157,10 @@ def arrive(s: Conserve, job: int, now: int) -> None:
             book(s, job, now, ZERO - 1)
             begin(s, job, now)
             return
-    plan(s, job, now, NEVER)
-    book(s, job, now, ZERO - 1)
+    if plan(s, job, now, NEVER):
+        book(s, job, now, ZERO - 1)
+    else:
+        s.p.start[job] = TORN
     join_line(s, job)
 
 
@@ -185,21 +188,27 @@ def keep_promises(s: Conserve, now: int) -> None:
 
 
 @entry
-def run(s: Conserve) -> int:
-    """Replay until the last job has ended, or Python shall have its turn; say which."""
+def run(s: Conserve, x: Events | None) -> int:
+    """Replay until all have ended or nothing helps those who wait, or Python shall have its turn; say which.
+
+    ``x`` is None where all nodes stay.
+    """
     submit, counters, p = s.work.submit, s.log.counters, s.p
     n = len(submit)
     while counters[NEXT] < n or counters[RUNNING] > 0 or counters[WAITING] > 0:
         job = counters[NEXT]
-        now = submit[job] if job < n else NEVER
+        now = min(submit[job] if job < n else NEVER, next_event(x))
         if counters[RUNNING] > 0:
             now = min(now, p.events.when[0])
         if counters[WAITING] > 0:
             now = min(now, p.starts.when[0])
+        if now == NEVER:
+            break
         why = begin_instant(s.log, now)
         if why != FINISHED:
             return why
         all_events(s, now)
+        node_events(s, x, now)
         for vc in range(len(p.first)):
             if p.is_torn[vc] == 1:
                 mend(s, vc, now)

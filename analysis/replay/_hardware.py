@@ -13,6 +13,7 @@ import numpy as np
 
 from analysis.replay._bits import I64, U64, drop, make_tables, put
 from analysis.replay._compiled import ZERO, compiled, entry
+from analysis.replay._offline import Offline, absorb
 from analysis.replay._scores import Scores, charge, note_room
 
 MILLI: Final = 1000
@@ -39,6 +40,7 @@ class Hardware(NamedTuple):
     device_tab: I64  # bucket tables, one per group: partly used devices by room
     device_bits: U64
     scores: Scores | None = None  # where the placement is scored
+    offline: Offline | None = None  # where nodes come and go
 
 
 NO_OWNERS: Final[I64] = np.empty(0, dtype=np.int64)
@@ -153,11 +155,13 @@ def add(hw: Hardware, held: Entries, e: int, sign: int) -> None:
     """Give back (sign 1) or take again (sign -1) what an entry says."""
     item, amount = held.item[e], sign * held.amount[e]
     if len(hw.room) == 0:
-        set_free(hw, item, hw.free[item] + amount)
+        if not absorb(hw.offline, item, item, amount):
+            set_free(hw, item, hw.free[item] + amount)
         return
     if len(held.owner) > 0:
         charge(hw.scores, hw.device_node[item], held.owner[e], -amount)
-    set_room(hw, item, hw.room[item] + amount)
+    if not absorb(hw.offline, hw.device_node[item], item, amount):
+        set_room(hw, item, hw.room[item] + amount)
 
 
 @compiled

@@ -1,4 +1,4 @@
-"""The event loop: time jumps from instant to instant; at each all ends, then all arrivals, then one pass per VC."""
+"""The event loop: time jumps; at an instant all ends, then node events, then all arrivals, then one pass per VC."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from analysis.replay import _tape
 from analysis.replay._backfill import NOBODY, Backfill
 from analysis.replay._compiled import ZERO, constant, entry, melted
 from analysis.replay._easy import easy_arrive, easy_end, easy_pass, head_rank
+from analysis.replay._events import Events, is_waiting_for_nodes, next_event
+from analysis.replay._events_loop import node_events
 from analysis.replay._hardware import release
 from analysis.replay._place import NOWHERE, PIECES, VC, fitting_type
 from analysis.replay._queues import Queues, pop, pop_end, push
@@ -149,22 +151,23 @@ def pass_all(s: State, b: Backfill | None, now: int) -> None:
 
 
 @entry
-def run(s: State, b: Backfill | None) -> int:
-    """Replay until the last job has ended, or Python shall have its turn; say which.
+def run(s: State, b: Backfill | None, x: Events | None) -> int:
+    """Replay until all have ended or nothing helps those who wait, or Python shall have its turn; say which.
 
-    ``b`` is None for policies without backfill: numba then leaves its code out.
+    ``b`` is None for policies without backfill, ``x`` where all nodes stay: numba then leaves their code out.
     """
     submit, counters = s.work.submit, s.log.counters
     n = len(submit)
-    while counters[NEXT] < n or counters[RUNNING] > 0:
+    while counters[NEXT] < n or counters[RUNNING] > 0 or is_waiting_for_nodes(x, s.log):
         job = counters[NEXT]
-        now = submit[job] if job < n else NEVER
+        now = min(submit[job] if job < n else NEVER, next_event(x))
         if counters[RUNNING] > 0:
             now = min(now, s.ends.time[0])
         why = begin_instant(s.log, now)
         if why != FINISHED:
             return why
         end_all(s, b, now)
+        node_events(s, b, x, now)
         while job < n and submit[job] == now:
             arrive(s, b, job)
             counters[WAITING] += 1

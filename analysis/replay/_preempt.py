@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from analysis.replay._compiled import ZERO, compiled, constant, entry, melted
+from analysis.replay._events import Events, is_waiting_for_nodes, next_event
+from analysis.replay._events_preempt import node_events
 from analysis.replay._hardware import FIRST, SIZE, TYPE, release
 from analysis.replay._moving import IS_STRICT, KIND, NOBODY, QUANTUM, SLICES, Preemption
 from analysis.replay._place import (
@@ -251,19 +253,23 @@ def first_tick(s: Preemption) -> int:
 
 
 @entry
-def run(s: Preemption) -> int:
-    """Replay until the last job has ended, or Python shall have its turn; say which."""
+def run(s: Preemption, x: Events | None) -> int:
+    """Replay until all have ended or nothing helps those who wait, or Python shall have its turn; say which.
+
+    ``x`` is None where all nodes stay.
+    """
     submit, counters = s.work.submit, s.log.counters
     n = len(submit)
-    while counters[NEXT] < n or counters[RUNNING] > 0:
+    while counters[NEXT] < n or counters[RUNNING] > 0 or is_waiting_for_nodes(x, s.log):
         job = counters[NEXT]
-        now = min(submit[job] if job < n else NEVER, first_tick(s))
+        now = min(min(submit[job] if job < n else NEVER, first_tick(s)), next_event(x))
         if counters[RUNNING] > 0:
             now = min(now, s.m.events.when[0])
         why = begin_instant(s.log, now)
         if why != FINISHED:
             return why
         all_events(s, now)
+        node_events(s, x, now)
         if s.m.rule[KIND] == SLICES:
             for vc in range(len(s.m.tick)):
                 if s.m.tick[vc] == now:

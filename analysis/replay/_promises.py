@@ -184,7 +184,7 @@ def place_then(s: Conserve, job: int, length: int, at: int, now: int) -> bool:
     row, first = s.work.classes[s.work.job_class[job]], s.work.first_entry[job]
     start, stop = units_of(s, row[VC], ZERO), units_of(s, row[VC], ZERO + 1)
     for u in range(start, stop):
-        s.p.low[u] = set_unit(s, u, least(s.p.lines, span_at(s.p.lines, u, now), at, at + length))
+        s.p.low[u] = set_unit(s, u, max(least(s.p.lines, span_at(s.p.lines, u, now), at, at + length), ZERO))
     fits = _place.fitting_type(s.hw, row, ANY_TYPE, s.log.scratch) != NOWHERE
     if fits:
         s.log.stop_entry[job] = _place.place(s.hw, row, ANY_TYPE, s.log.held, first)

@@ -11,8 +11,9 @@ from analysis.replay._backfill import (
     walk_next,
 )
 from analysis.replay._bits import I64
-from analysis.replay._compiled import ZERO, compiled, melted
+from analysis.replay._compiled import ZERO, compiled, constant, melted
 from analysis.replay._hardware import MILLI, Hardware, release, retake, set_free, set_room
+from analysis.replay._offline import is_out
 from analysis.replay._place import (
     ANY_TYPE,
     FAR,
@@ -32,6 +33,9 @@ from analysis.replay._scores import look_ahead, look_back
 from analysis.replay._state import State
 from analysis.replay._supply import hide_supply, note_supply, outlast_supply, show_supply
 
+#: Shadow time of a head that will not fit on the nodes that are there: whoever is predicted to end at all ends before.
+OUT_OF_SIGHT = constant(1 << 61)
+
 
 @melted
 def give_back(s: State, job: int) -> None:
@@ -44,6 +48,7 @@ def find_shadow(s: State, b: Backfill, row: I64, now: int) -> int:
     """Reserve for a class's job at the earliest instant at which it fits; return that instant, the shadow time.
 
     Running jobs are given back by predicted end, one instant after the other, until the job fits; then all is undone.
+    Where it never does, since too many nodes are out, nothing is reserved and the shadow time is far.
     """
     vc = row[VC]
     b.counts[NUM_WALKED] = 0
@@ -57,7 +62,8 @@ def find_shadow(s: State, b: Backfill, row: I64, now: int) -> int:
             break
         give_back(s, walk_next(b, vc))
         shadow = time
-    note_rooms(s, b, row)
+    if not note_rooms(s, b, row):
+        shadow = OUT_OF_SIGHT
     for k in range(b.counts[NUM_WALKED]):
         job = b.near[b.runner0[vc] + k]
         retake(s.hw, s.log.held, s.work.first_entry[job], s.log.stop_entry[job])
@@ -78,6 +84,8 @@ def find_node(s: State, b: Backfill, row: I64, now: int) -> int:
         shadow = time
         for e in range(s.work.first_entry[job], s.log.stop_entry[job]):
             node = held.item[e]
+            if is_out(hw.offline, node):
+                continue
             b.freed[node] += held.amount[e]
             if hw.free[node] + b.freed[node] >= row[WHOLE] and allows(row[TYPES], type_of(hw, node)):
                 fits = True
@@ -92,6 +100,8 @@ def find_node(s: State, b: Backfill, row: I64, now: int) -> int:
             if is_candidate and (free < best_free or (free == best_free and hw.rank[node] < hw.rank[best])):
                 best, best_free = node, free
             b.freed[node] = 0
+    if best == NOWHERE:
+        return OUT_OF_SIGHT
     b.counts[NUM_RESERVED] = 1
     b.node[0], b.whole[0], b.spare[0], b.place_of[best] = best, row[WHOLE], best_free - row[WHOLE], 1
     return shadow
@@ -110,10 +120,15 @@ def forget(hw: Hardware, b: Backfill) -> None:
 
 
 @melted
-def note_rooms(s: State, b: Backfill, row: I64) -> None:
-    """Place the head on what is free at the shadow time, note what it takes and leaves, and take it back."""
+def note_rooms(s: State, b: Backfill, row: I64) -> bool:
+    """Place the head on what is free at the shadow time, note what it takes and leaves, and take it back.
+
+    False, and nothing happens, if it does not fit.
+    """
     hw, scratch = s.hw, s.log.scratch
     stop = place(hw, row, ANY_TYPE, scratch, ZERO)
+    if stop == NOWHERE:
+        return False
     for e in range(stop):
         node = node_of(hw, scratch.item[e])
         if b.place_of[node] == 0:
@@ -132,6 +147,7 @@ def note_rooms(s: State, b: Backfill, row: I64) -> None:
             for device in range(hw.device0[b.node[i]], hw.device0[b.node[i] + 1]):
                 b.later[device] = hw.room[device]
     note_supply(hw, hw.scores, scratch, stop)
+    return True
 
 
 @compiled

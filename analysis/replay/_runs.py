@@ -209,12 +209,12 @@ def stop_run(s: Preemption, job: int, now: int) -> None:
 
 @melted
 def arrive(s: Preemption, job: int) -> None:
-    """Let a new job wait."""
+    """Let a job wait that is new, or lost its node."""
     m, kind = s.m, s.m.rule[KIND]
     if kind == REMAINING:
         m.key[job] = m.guess[job]
     elif kind == LEVELS:
-        m.key[job] = m.place_of_level[level_of(s, job, ZERO)]
+        m.key[job] = m.place_of_level[level_of(s, job, m.held[job])]
     else:
         m.key[job] = s.work.submit[job]
     enqueue(s, job)

@@ -10,9 +10,11 @@ import polars as pl
 import pyarrow as pa
 
 from analysis.replay._bits import I64
+from analysis.replay._events import LAST_SUBMIT, Events
 from analysis.replay._hardware import MILLI, TYPE, list_nodes
 from analysis.replay._jobs import US
 from analysis.replay._moving import Moving
+from analysis.replay._place import MILLIS, PIECES, WHOLE
 from analysis.replay._prepare import NO_REASON, REASONS, Prepared
 from analysis.replay._state import NEVER, NOW, Log
 from analysis.replay.result import SCHEDULE, STATES
@@ -22,28 +24,43 @@ FINISHED, UNFINISHED, REJECTED = 0, 1, 2
 
 
 class Stops(NamedTuple):
-    """What preemption did to every accepted job."""
+    """What preemption and nodes did to every accepted job."""
 
     stopped: I64  # how often
     wasted: I64  # milli-GPUs times microseconds
     held: I64  # microseconds
     early: I64  # … of them until the last submission
+    killed: I64 | None = None  # how often its node went down under it; None = no node ever does
 
 
-def count_stops(prepared: Prepared, log: Log, m: Moving) -> Stops:
+def count_stops(prepared: Prepared, log: Log, m: Moving, x: Events | None = None) -> Stops:
     """Sum up; the loop counts the time of those who were stopped, and of runs that are over."""
     never = m.stops == 0
+    killed = None if x is None else x.kills
     now = log.counters[NOW]
     last = prepared.submit[-1] if len(prepared.submit) else 0
     is_over = ~never & ((log.end <= now) | (log.end == NEVER))
     begin = np.where(never, np.where(log.start < 0, now, log.start), m.begin)
     end = np.where(is_over, begin, np.minimum(np.where(log.end < 0, now, log.end), now))
     return Stops(
-        stopped=m.stops,
+        stopped=m.stops if killed is None else m.stops - killed,
         wasted=m.wasted * m.milli[prepared.job_class],
         held=np.where(never, 0, m.held) + end - begin,
         early=np.where(never, 0, m.early) + np.maximum(np.minimum(end, last) - begin, 0),
+        killed=killed,
     )
+
+
+def count_kills(prepared: Prepared, log: Log, x: Events) -> Stops:
+    """Sum up where the policy does not preempt; each job's first start takes the place of its last."""
+    milli = prepared.classes[:, WHOLE] * MILLI + prepared.classes[:, PIECES] * prepared.classes[:, MILLIS]
+    last, now = x.facts[LAST_SUBMIT], log.counters[NOW]
+    runs = log.start >= 0
+    end = np.minimum(log.end, now)
+    held = x.held + np.where(runs, end - log.start, 0)
+    early = x.early + np.where(runs, np.maximum(np.minimum(end, last) - log.start, 0), 0)
+    log.start[x.first >= 0] = x.first[x.first >= 0]
+    return Stops(np.zeros_like(x.kills), x.wasted * milli[prepared.job_class], held, early, x.kills)
 
 
 def make_schedule(prepared: Prepared, log: Log, stops: Stops | None) -> pl.DataFrame:
@@ -63,14 +80,18 @@ def make_schedule(prepared: Prepared, log: Log, stops: Stops | None) -> pl.DataF
         columns[f"{name}_s"] = time / US
     reason = known.gather(np.where(prepared.reason == NO_REASON, len(REASONS), prepared.reason))
     count: pl.Series | pl.Expr = pl.lit(0, dtype=pl.Int64)
+    killed: pl.Series | pl.Expr = pl.lit(0, dtype=pl.Int64)
     wasted: pl.Series | pl.Expr = pl.lit(0.0)
     if stops is not None:
         count = pl.Series(spread(stops.stopped, accepted, height, fill=0))
+        if stops.killed is not None:
+            killed = pl.Series(spread(stops.killed, accepted, height, fill=0))
         wasted = pl.Series(spread(stops.wasted, accepted, height, fill=0)) / (MILLI * US)
     table = pl.DataFrame(columns).with_columns(
         nodes=nodes,
         gpu_type=gpu_type,
         num_preemptions=count,
+        num_restarts=killed,
         wasted_gpu_s=wasted,
         state=pl.Series(STATES, dtype=pl.Enum(STATES)).gather(state),
         reason=reason,
@@ -103,8 +124,8 @@ def _places(prepared: Prepared, log: Log, height: int) -> tuple[pl.Series, pl.Se
     """Node ids, in their order and each once, and GPU type of every job."""
     hw, first = prepared.hw, prepared.first_entry[:-1]
     length = np.zeros(len(first), dtype=np.int64)
-    # Conservative backfill writes down the places of jobs that wait.
-    stop = np.where(log.start < 0, first, log.stop_entry)
+    # Conservative backfill writes down the places of jobs that wait; those who were stopped have left theirs.
+    stop = np.where((log.start < 0) | (log.end == NEVER), first, log.stop_entry)
     node = np.empty(len(log.held.item), dtype=np.int64)
     node = node[: list_nodes(hw, log.held, first, stop, node, length)]
     lengths = np.zeros(height, dtype=np.int64)

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from analysis.replay._state import Work
 
 # What may happen; the place in the tuple is the code.
-KINDS: Final = ("submitted", "started", "preempted", "ended", "rejected")
-SUBMITTED, STARTED, PREEMPTED, ENDED, REJECTED = (constant(code) for code in range(5))
+KINDS: Final = ("submitted", "started", "preempted", "ended", "rejected", "killed")
+SUBMITTED, STARTED, PREEMPTED, ENDED, REJECTED, KILLED = (constant(code) for code in range(6))
 # Places in ``Tape.counts``.
 ROWS, NODES, LOST, MOST_ROWS, MOST_NODES = 0, 1, 2, 3, 4
 #: Events after which the tape is taken off, at least.

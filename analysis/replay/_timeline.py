@@ -29,7 +29,8 @@ class Timeline(NamedTuple):
 def make_timeline(hw: Hardware, num_entries: int) -> Timeline:
     """Lay out a timeline on which all is free for ever."""
     units = len(hw.room) or len(hw.free)
-    size = units + 2 * num_entries + 2
+    # Each unit may have been split where its node went and came back, too.
+    size = units + 2 * num_entries + 2 + (2 * units if hw.offline is not None else 0)
     lines = Timeline(
         head=np.arange(units, dtype=np.int64),
         since=np.empty(size, dtype=np.int64),

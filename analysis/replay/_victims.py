@@ -11,6 +11,7 @@ from analysis.replay._bits import I64
 from analysis.replay._compiled import ZERO, compiled, constant, melted
 from analysis.replay._hardware import COUNT, FIRST, SIZE, TYPE, Hardware
 from analysis.replay._moving import KIND, NOBODY, REMAINING, ROOM, Moving, Preemption
+from analysis.replay._offline import is_out
 from analysis.replay._place import FAR, NOWHERE, TYPES, VC, WHOLE, allows
 from analysis.replay._state import NEVER
 
@@ -96,14 +97,15 @@ def refresh(hw: Hardware, m: Moving, node: int) -> None:
     item, width = node - hw.groups[g, FIRST], m.width[g]
     base, free = m.tree0[g], hw.free[node]
     slot, stop = m.slot0[node], m.slot0[node] + m.num_slots[node]
-    last = ROOM
+    last, is_away = ROOM, is_out(hw.offline, node)
     for gpus in range(1, hw.groups[g, SIZE] + 1):
         while free < gpus and slot < stop:
             free += m.slot_gpus[slot]
             last = m.slot_job[slot]
             slot += 1
         if m.is_asked[m.asked0[g] + gpus] == 1:
-            set_tree(m, base + (gpus - 1) * 2 * width, width, item, last if free >= gpus else NOBODY)
+            is_found = free >= gpus and not is_away
+            set_tree(m, base + (gpus - 1) * 2 * width, width, item, last if is_found else NOBODY)
 
 
 @melted

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from analysis.replay._compiled import ZERO, compiled, melted
-from analysis.replay._hardware import MILLI, add, release, retake, set_free
+from analysis.replay._hardware import MILLI, add, release, retake
 from analysis.replay._moving import NOBODY, Moving, Preemption
+from analysis.replay._offline import is_out, there
 from analysis.replay._place import ANY_TYPE, NOWHERE, VC, fitting_type, place
 from analysis.replay._runs import dequeue, queue_of, stop_run
 from analysis.replay._scores import lacks_supply
@@ -45,6 +46,20 @@ def list_victims(s: Preemption, job: int, now: int) -> int:
     return num
 
 
+@compiled
+def free_of(s: Preemption, node: int) -> int:
+    """Wholly free GPUs of a node for those who run there already, drained or not."""
+    hw = s.hw
+    if not is_out(hw.offline, node):
+        return int(hw.free[node])
+    if len(hw.room) == 0:
+        return there(hw.offline, node, node, ZERO)
+    count = ZERO
+    for device in range(hw.device0[node], hw.device0[node + 1]):
+        count += there(hw.offline, node, device, ZERO) == MILLI
+    return int(count)
+
+
 @melted
 def take_again(s: Preemption, job: int) -> bool:
     """Give a victim its GPUs back: the same devices of fractions, as many whole GPUs of the same nodes.
@@ -56,10 +71,9 @@ def take_again(s: Preemption, job: int) -> bool:
     if len(hw.room) > 0:
         return take_devices(s, first, stop)
     for e in range(first, stop):
-        if hw.free[held.item[e]] < held.amount[e]:
+        if free_of(s, held.item[e]) < held.amount[e]:
             return False
-    for e in range(first, stop):
-        set_free(hw, held.item[e], hw.free[held.item[e]] - held.amount[e])
+    retake(hw, held, first, stop)
     return True
 
 
@@ -72,7 +86,7 @@ def take_devices(s: Preemption, first: int, stop: int) -> bool:
     for e in range(first, stop):
         if fits and held.amount[e] == MILLI:
             node = hw.device_node[held.item[e]]
-            fits = hw.free[node] >= whole_on(s, node, first, stop)
+            fits = free_of(s, node) >= whole_on(s, node, first, stop)
     if not fits:
         for e in range(first, taken):
             if held.amount[e] < MILLI:
@@ -83,7 +97,7 @@ def take_devices(s: Preemption, first: int, stop: int) -> bool:
         node = hw.device_node[held.item[e]]
         if held.amount[e] == MILLI:
             device = hw.device0[node]
-            while hw.room[device] < MILLI:
+            while there(hw.offline, node, device, hw.room[device]) < MILLI:
                 device += 1
             held.item[e] = device
             add(hw, held, e, ZERO - 1)
@@ -100,7 +114,8 @@ def take_parts(s: Preemption, first: int, stop: int) -> int:
     hw, held = s.hw, s.log.held
     for e in range(first, stop):
         if held.amount[e] < MILLI:
-            if hw.room[held.item[e]] < held.amount[e]:
+            item = held.item[e]
+            if there(hw.offline, hw.device_node[item], item, hw.room[item]) < held.amount[e]:
                 return e
             add(hw, held, e, ZERO - 1)
     return stop

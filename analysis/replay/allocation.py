@@ -20,8 +20,8 @@ ALLOCATION: Final[dict[str, pl.DataType]] = {
     "num_waiting": pl.Int64(),
 }
 #: What an event does to GPUs held and jobs running, and to jobs waiting.
-HELD: Final = {"started": 1, "ended": -1, "preempted": -1}
-WAITS: Final = {"submitted": 1, "started": -1, "preempted": 1, "rejected": -1}
+HELD: Final = {"started": 1, "ended": -1, "preempted": -1, "killed": -1}
+WAITS: Final = {"submitted": 1, "started": -1, "preempted": 1, "killed": 1, "rejected": -1}
 MILLI: Final = 1000
 
 
@@ -44,7 +44,7 @@ def allocation(of: ReplayResult | pl.DataFrame | pl.LazyFrame) -> pl.DataFrame:
     Raises
     ------
     UsageError
-        If jobs were preempted and the replay wrote no event log.
+        If jobs were stopped or killed and the replay wrote no event log.
     SchemaError
         If columns of an event log are missing.
 
@@ -81,10 +81,10 @@ def _events_of(result: ReplayResult) -> pl.LazyFrame:
     if result.has_events:
         return result.events().lazy()
     schedule = result.schedule
-    if schedule["num_preemptions"].sum():
+    if (schedule["num_preemptions"] + schedule["num_restarts"]).sum():
         msg = (
-            f"allocation: policy {result.policy!r} stopped jobs, and a schedule knows only first starts and last ends. "
-            "Replay with events=True (or events='events.parquet')."
+            f"allocation: under policy {result.policy!r} jobs were stopped or killed, and a schedule knows only first "
+            "starts and last ends. Replay with events=True (or events='events.parquet')."
         )
         raise UsageError(msg)
     table = pl.concat([schedule.select("start_time", "end_time", "state"), result.jobs], how="horizontal")

@@ -2,43 +2,34 @@
 
 from __future__ import annotations
 
-import tomllib
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING
 
 import polars as pl
 
 from analysis import schema
 from analysis.errors import BadFileError, UsageError
 from analysis.replay import speeds
+from analysis.replay.cluster_file import (
+    EXAMPLE,
+    NODE_COLUMNS,
+    NODE_KEYS,
+    expand,
+    outages_in,
+    read_toml,
+    size_problems,
+    spec_problems,
+)
+from analysis.replay.outages import away_s, every_outage, failures, no_outages, outage_problems, outage_table
 
 if TYPE_CHECKING:
     from analysis.trace import Trace
 
-__all__ = ["Cluster"]
-
-#: Columns of ``Cluster.nodes``. ``idle_w`` and ``busy_w``: power of the node without and with all GPUs busy [W].
-NODE_COLUMNS: Final[dict[str, pl.DataType]] = {
-    "node_id": pl.String(),
-    "gpu_type": pl.String(),
-    "num_gpus": pl.Int64(),
-    "num_cpus": pl.Float64(),
-    "mem_gib": pl.Float64(),
-    "vc": pl.String(),
-    "idle_w": pl.Float64(),
-    "busy_w": pl.Float64(),
-}
-_EXAMPLE: Final = 'a line "name = …", then tables [[nodes]] with count, gpu_type and num_gpus'
-_TOP_KEYS: Final = ("name", "nodes", "speed", "links")
-_NODE_KEYS: Final = ("count", *(key for key in NODE_COLUMNS if key != "node_id"))
-_TEXT_KEYS: Final = ("gpu_type", "vc")
-_WHOLE_KEYS: Final = ("count", "num_gpus")
-#: More than any cluster on record (155,410 GPUs) by far; beyond it a slip of the pen would eat the machine's memory.
-MOST_NODES: Final = 200_000
-MOST_GPUS: Final = 2_000_000
+__all__ = ["NODE_COLUMNS", "Cluster"]
 
 
 @dataclass(frozen=True)
@@ -49,18 +40,25 @@ class Cluster:
     ----------
     nodes : DataFrame, one row per node
         node_id (unique), num_gpus; and gpu_type, vc, num_cpus, mem_gib, idle_w, busy_w, where null or missing means
-        not known. Nodes without a GPU take no part in a replay. Other columns are left out.
+        not known; and available_from, available_to, the instants from which and before which the node is there, where
+        null or missing means that it was, or stays, there. Nodes without a GPU take no part in a replay. Other columns
+        are left out.
     name : str
         What to call it in reports.
     speed : mapping of str to float, optional
         Speed of a GPU type relative to a V100, instead of the shipped one. [ratio]
     notes : tuple of str
         What was assumed, in sentences.
+    outages : DataFrame, one row per outage, optional
+        node_id, down, up (instants; null = does not come back) and kind: "failure" (the default) and "absence", the
+        node leaves, kill what runs there; under a "drain" it may end. From down until before up nobody starts there.
+        They may overlap. Naive times are UTC.
 
     Raises
     ------
     UsageError
-        If there is no GPU, an id occurs twice, or a number is negative; all problems at once.
+        If there is no GPU, an id occurs twice, a number is negative, or an outage is of no node or ends before it
+        begins; all problems at once.
 
     Examples
     --------
@@ -72,6 +70,7 @@ class Cluster:
     name: str = "cluster"
     speed: Mapping[str, float] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    outages: pl.DataFrame = field(default_factory=no_outages)
 
     def __post_init__(self) -> None:
         problems = [f"column {name!r} is missing" for name in ("node_id", "num_gpus") if name not in self.nodes.columns]
@@ -81,15 +80,29 @@ class Cluster:
                 for name, dtype in NODE_COLUMNS.items()
             )
             object.__setattr__(self, "nodes", _in_order(nodes))
-            problems = _node_problems(nodes, self.speed)
+            object.__setattr__(self, "outages", outage_table(self.outages))
+            problems = _node_problems(nodes, self.speed) + outage_problems(self.outages, self.nodes["node_id"])
         if problems:
-            msg = f"cluster {self.name!r}: {'; '.join(problems)}. A replay needs nodes with GPUs: give {_EXAMPLE}."
+            msg = f"cluster {self.name!r}: {'; '.join(problems)}. A replay needs nodes with GPUs: give {EXAMPLE}."
             raise UsageError(msg)
 
     @property
     def num_gpus(self) -> int:
-        """GPUs of all nodes."""
+        """GPUs of all nodes, whether they are always there or not."""
         return int(self.nodes["num_gpus"].sum())
+
+    @cached_property
+    def is_steady(self) -> bool:
+        """Whether all nodes with GPUs are always there."""
+        return not every_outage(self).height
+
+    def gpu_s(self, start: datetime, end: datetime) -> float:
+        """GPU time that is there between two instants, without failures and absences but with drained nodes [GPU-s]."""
+        total = self.num_gpus * (end - start).total_seconds()
+        if self.is_steady:
+            return total
+        away = away_s(self, start, end)
+        return total - float((away["away_s"] * away["num_gpus"]).sum())
 
     @cached_property
     def vcs(self) -> list[str]:
@@ -128,10 +141,51 @@ class Cluster:
         """
         row = {"count": num_nodes, "num_gpus": num_gpus, "gpu_type": gpu_type}
         name = name or f"{num_nodes} x {num_gpus}"
-        if too_large := _size_problems([row]):
+        if too_large := size_problems([row]):
             msg = f"cluster {name!r}: {too_large[0]}. Check the numbers, nodes first: 52x8 is 52 nodes of 8 GPUs."
             raise UsageError(msg)
-        return cls(_expand([row]), name=name)
+        return cls(expand([row]), name=name)
+
+    def with_failures(self, *, mtbf_s: float, mttr_s: float, seed: int, since: datetime, until: datetime) -> Cluster:
+        """Let every node with GPUs fail and be repaired at random, beside the outages that it has.
+
+        Times from repair to failure and from failure to repair are exponential. Each node has a stream of random
+        numbers of its own, from the seed and its id: a further node changes nothing for the others.
+
+        Parameters
+        ----------
+        mtbf_s, mttr_s : float
+            Mean time to failure after ``since`` or a repair, and mean time to repair, of a node. [s]
+        seed : int
+            0 or more.
+        since, until : datetime
+            All nodes are up at the first; none fails at or after the second. Naive times are UTC. Jobs that run long
+            after the last submission fail there too only if ``until`` is late enough.
+
+        Returns
+        -------
+        Cluster
+
+        Raises
+        ------
+        UsageError
+            If a number is not possible, or that makes more than 10,000,000 failures.
+
+        Examples
+        --------
+        >>> from datetime import datetime
+        >>> month = {"since": datetime(2024, 1, 1), "until": datetime(2024, 2, 1)}
+        >>> cluster = Cluster.uniform(num_nodes=10, num_gpus=8)
+        >>> cluster.with_failures(mtbf_s=10 * 86_400, mttr_s=3_600, seed=0, **month).outages.height
+        30
+        """
+        names = self.nodes.filter(pl.col("num_gpus") > 0)["node_id"].to_list()
+        drawn = failures(names, mtbf_s=mtbf_s, mttr_s=mttr_s, seed=seed, since=since, until=until)
+        return replace(self, outages=pl.concat([self.outages, drawn]))
+
+    def without_outages(self) -> Cluster:
+        """Give the same cluster with all nodes there always."""
+        return replace(self, nodes=self.nodes.drop("available_from", "available_to"), outages=no_outages())
 
     @classmethod
     def from_toml(cls, path: Path | str) -> Cluster:
@@ -141,8 +195,10 @@ class Cluster:
         ----------
         path : path
             TOML: ``name``; a table ``[[nodes]]`` per kind of node with ``count`` and ``num_gpus``, and optionally
-            ``gpu_type``, ``vc``, ``num_cpus``, ``mem_gib``, ``idle_w``, ``busy_w``; optionally ``[speed]``, GPU type =
-            speed relative to a V100; ``[[links]]`` is left to the planner.
+            ``gpu_type``, ``vc``, ``num_cpus``, ``mem_gib``, ``idle_w``, ``busy_w``, ``available_from``,
+            ``available_to``; optionally a table ``[[outages]]`` per outage with ``node_id`` (n0, n1 … with as many
+            digits as the last one needs), ``down``, and optionally ``up`` and ``kind``; optionally ``[speed]``, GPU
+            type = speed relative to a V100; ``[[links]]`` is left to the planner. Instants are date-times or ISO text.
 
         Returns
         -------
@@ -155,22 +211,23 @@ class Cluster:
             If the file is missing, is not TOML, or asks for something that is not understood; all problems at once.
         """
         path = Path(path)
-        spec = _read_toml(path)
-        problems = _spec_problems(spec)
+        spec = read_toml(path)
+        problems = spec_problems(spec)
         if not problems:
-            nodes = _expand(spec["nodes"])
+            nodes = expand(spec["nodes"])
             ratios = {key: float(value) for key, value in spec.get("speed", {}).items()}
-            problems = _node_problems(nodes, ratios)
+            outages = outages_in(spec)
+            problems = _node_problems(nodes, ratios) + outage_problems(outages, nodes["node_id"])
         if problems:
             count = f"{len(problems)} problem{'s' if len(problems) > 1 else ''}"
             raise BadFileError(
                 path,
                 kind="bad_cluster",
                 found=f"{count}: {'; '.join(problems)}",
-                expected=_EXAMPLE,
-                fix=f"Optional are {', '.join(_NODE_KEYS[3:])}, and a table [speed] with GPU type = ratio.",
+                expected=EXAMPLE,
+                fix=f"Optional are {', '.join(NODE_KEYS[3:])}, and tables [[outages]] and [speed] (GPU type = ratio).",
             )
-        return cls(nodes, name=str(spec.get("name", path.stem)), speed=ratios)
+        return cls(nodes, name=str(spec.get("name", path.stem)), speed=ratios, outages=outages)
 
     @classmethod
     def from_trace(cls, trace: Trace) -> Cluster:
@@ -208,71 +265,8 @@ def _node_problems(nodes: pl.DataFrame, ratios: Mapping[str, float]) -> list[str
             problems.append(f"{name} is negative on {below} nodes")
     if not problems and not (nodes["num_gpus"].sum() or 0):
         problems.append(f"{nodes.height} nodes and no GPU")
+    before = int((nodes["available_to"] < nodes["available_from"]).sum())
+    if before:
+        problems.append(f"available_to is before available_from on {before} nodes")
     problems += [f"speed of {key!r} is {value}, not above 0" for key, value in ratios.items() if not value > 0]
     return problems
-
-
-def _expand(rows: Sequence[Mapping[str, Any]]) -> pl.DataFrame:
-    total = sum(row["count"] for row in rows)
-    width = len(str(max(total - 1, 0)))
-    nodes: list[dict[str, Any]] = []
-    for row in rows:
-        common = {key: row.get(key) for key in NODE_COLUMNS if key != "node_id"}
-        nodes += [{"node_id": f"n{len(nodes) + i:0{width}d}"} | common for i in range(row["count"])]
-    return pl.DataFrame(nodes, schema=NODE_COLUMNS, orient="row", strict=False)
-
-
-def _size_problems(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    num_nodes = sum(row["count"] for row in rows)
-    num_gpus = sum(row["count"] * row["num_gpus"] for row in rows)
-    if num_nodes <= MOST_NODES and num_gpus <= MOST_GPUS:
-        return []
-    return [
-        f"found {num_nodes:,} nodes with {num_gpus:,} GPUs; expected at most {MOST_NODES:,} nodes and "
-        f"{MOST_GPUS:,} GPUs"
-    ]
-
-
-def _read_toml(path: Path) -> dict[str, Any]:
-    fix = f"Write {_EXAMPLE}; or give NODESxGPUS such as 52x8; or leave it out to take the trace's own."
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        kind = "missing" if isinstance(error, FileNotFoundError) else "unreadable"
-        found = "nothing there" if kind == "missing" else str(error.strerror)
-        raise BadFileError(path, kind=kind, found=found, expected="a cluster file (TOML)", fix=fix) from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        found = f"text that is not TOML ({error})"
-        raise BadFileError(path, kind="not_toml", found=found, expected=_EXAMPLE, fix=fix) from error
-
-
-def _spec_problems(spec: Mapping[str, Any]) -> list[str]:
-    problems = [f"unknown key {key!r} (known: {', '.join(_TOP_KEYS)})" for key in spec if key not in _TOP_KEYS]
-    rows = spec.get("nodes", [])
-    if not isinstance(rows, list) or not rows or not all(isinstance(row, dict) for row in rows):
-        problems.append("no [[nodes]]")
-        rows = []
-    for place, row in enumerate(rows, start=1):
-        problems += [f"[[nodes]] {place}: {text}" for text in _row_problems(row)]
-    problems += [] if problems else _size_problems(rows)
-    speed = spec.get("speed", {})
-    if not isinstance(speed, dict) or not all(_is_number(value) for value in speed.values()):
-        problems.append("[speed] is not a table of GPU type = number")
-    return problems
-
-
-def _row_problems(row: Mapping[str, Any]) -> list[str]:
-    problems = [f"unknown key {key!r} (known: {', '.join(_NODE_KEYS)})" for key in row if key not in _NODE_KEYS]
-    for key in _WHOLE_KEYS:
-        value = row.get(key)
-        if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-            problems.append(f"{key} is {value!r}, not a whole number of 0 or more")
-    for key in set(_NODE_KEYS) - set(_WHOLE_KEYS) - set(_TEXT_KEYS):
-        if key in row and (not _is_number(row[key]) or row[key] < 0):
-            problems.append(f"{key} is {row[key]!r}, not a number of 0 or more")
-    problems += [f"{key} is {row[key]!r}, not text" for key in _TEXT_KEYS if not isinstance(row.get(key, ""), str)]
-    return sorted(problems)
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)

@@ -17,6 +17,7 @@ from analysis.frames import jobs_to_polars
 from analysis.replay import _conserve, _loop, _preempt, _state
 from analysis.replay._backfill import make_backfill
 from analysis.replay._drive import NOBODY, Watch, drive
+from analysis.replay._events import Events
 from analysis.replay._hardware import COUNT, SIZE, TYPE, make_entries
 from analysis.replay._jobs import US, check_predicted
 from analysis.replay._moving import Moving, Preemption, make_moving
@@ -24,13 +25,15 @@ from analysis.replay._order import make_queues
 from analysis.replay._prepare import EXCEEDS_CAPACITY, Prepared, prepare
 from analysis.replay._promises import Conserve, make_promises
 from analysis.replay._queues import Ends
-from analysis.replay._schedule import Stops, count_stops, job_table, make_schedule
+from analysis.replay._schedule import Stops, count_kills, count_stops, job_table, make_schedule
 from analysis.replay._scoring import Scoring
 from analysis.replay._state import NEVER, UNTIL
 from analysis.replay._tape import Tape, make_tape, no_tape
 from analysis.replay.cluster import Cluster
+from analysis.replay.event_arrays import interval_us, with_events
 from analysis.replay.event_log import EventSink
 from analysis.replay.limits import cut_at_limits, mark_timeouts
+from analysis.replay.outages import away_s, refuse_outages
 from analysis.replay.placement import PLACEMENTS, SCORED
 from analysis.replay.policies import POLICIES, MovingKey, Policy
 from analysis.replay.result import ReplayInterrupted, ReplayResult
@@ -50,24 +53,36 @@ def replay(  # noqa: PLR0913 - each is a choice of its own, all but two with a d
     use_vcs: bool = True,
     seed: int = 0,
     enforce_limits: bool = False,
+    checkpoint_interval_s: float | None = None,
     events: bool | str | Path = False,
     progress: Callable[[int, int], None] | None = None,
     until: datetime | None = None,
 ) -> ReplayResult:
     """Replay GPU jobs under a policy.
 
-    Event-driven on integer microseconds and milli-GPUs. At one instant all ends come first, then all arrivals, then one
-    scheduling pass in every VC where something happened; ends that fall on the same instant (jobs of length 0) are
-    followed by another pass. Ties are broken by (submit_time, job_id). Unless the policy preempts (see
-    ``analysis.replay.policies.moving``), a job keeps its GPUs, all of one type, from its start for duration x
-    speed(type in the log) / speed(type here), in whole microseconds; the log's unknown type counts as a V100, and on a
-    node of unknown type a job runs as long as in the log.
+    Event-driven on integer microseconds and milli-GPUs. At one instant all ends come first, then what happens to nodes,
+    then all arrivals, then one scheduling pass in every VC where something happened; ends that fall on the same instant
+    (jobs of length 0) are followed by another pass. Ties are broken by (submit_time, job_id). Unless the policy
+    preempts (see ``analysis.replay.policies.moving``), a job keeps its GPUs, all of one type, from its start for
+    duration x speed(type in the log) / speed(type here), in whole microseconds; the log's unknown type counts as a
+    V100, and on a node of unknown type a job runs as long as in the log.
 
     Under EASY backfill the head of a VC's queue gets a reservation: the shadow time is the earliest instant at which it
     fits, if running jobs end as predicted (one that should have ended already counts as ending 1 us from now), and
     its GPUs are those where it would be placed then. Later jobs, in order, start if they fit now and either end by the
     shadow time (as predicted) where best fit puts them, or fit with the reserved share of the reserved nodes hidden: of
     a node that has f GPUs free at the shadow time and r of them reserved, at most f - r. Each pass works it out anew.
+
+    Nodes that are out (``cluster.outages``, available_from, available_to) take nobody, and no policy foresees when a
+    node goes or comes back. Whoever runs on a node that fails or leaves is killed, on all its nodes, and waits again
+    with its original place and key (LAS: by the service attained, lost or not; time slicing: in line since its
+    submission); under a drain it may end. It starts again from its last checkpoint: after the last whole multiple of
+    ``checkpoint_interval_s`` of its work (time on the hardware of the log, checkpoints cost none), or where the policy
+    stopped it, if that was later; without any, from 0. Restart costs are paid as after a preemption, and predictions
+    shrink by the work that was kept. EASY's head gets no reservation while it would not fit even on all nodes that are
+    there. Under conservative backfill each node event voids all promises of the VC, and everybody who waits is planned
+    anew in the order of submission; whoever does not fit on the nodes that are there is promised nothing. A job that
+    still waits when nothing can help it any more is ``unfinished``.
 
     Parameters
     ----------
@@ -93,6 +108,8 @@ def replay(  # noqa: PLR0913 - each is a choice of its own, all but two with a d
         True: a job that would run for longer than its time_limit_s ends there (work as its duration counts it: on the
         hardware of the log, pauses out); its state is finished, its reason ``timeout``. False: a limit never ends a
         job. A prediction never does.
+    checkpoint_interval_s : float, optional
+        Work from one checkpoint of a job to the next, which matters where nodes fail; None: jobs write none. [s]
     events : bool or path, default False
         A Parquet file for the event log (see ``analysis.replay.event_log``), written piece by piece in memory that does
         not grow with it; it appears when it is complete. True: keep the log in memory. ``result.events()`` reads it.
@@ -105,15 +122,16 @@ def replay(  # noqa: PLR0913 - each is a choice of its own, all but two with a d
     -------
     ReplayResult
         With a row per GPU job in ``schedule``; a job that cannot run is ``rejected`` there: ``unknown_gpus``,
-        ``unknown_duration``, or ``exceeds_capacity`` (it would not fit on its VC's empty nodes of an allowed type, or
-        its VC has none).
+        ``unknown_duration``, or ``exceeds_capacity`` (it would not fit on its VC's empty nodes of an allowed type, all
+        that are ever there together, or its VC has none).
 
     Raises
     ------
     UnknownNameError
         If the policy, the placement or the column of predictions does not exist.
     UsageError
-        If conservative backfill is asked for with a placement other than ``consolidate``.
+        If conservative backfill is asked for with a placement other than ``consolidate``, a policy that is run in
+        Python on nodes that come and go, or a checkpoint interval that is not above 0.
     NoTimelineError
         If a GPU job has no submission time.
     SchemaError
@@ -144,15 +162,19 @@ def replay(  # noqa: PLR0913 - each is a choice of its own, all but two with a d
             f"{placement!r}. Leave out the placement, or take policy 'easy', which knows them all."
         )
         raise UsageError(msg)
+    if not isinstance(chosen.rule, pl.Expr | MovingKey):
+        refuse_outages(cluster, what=f"replay: policy {chosen.name!r}, which is run in Python,")
+    interval = interval_us(checkpoint_interval_s)
     jobs, cut = cut_at_limits(jobs_to_polars(jobs), enforce=enforce_limits)
     check_predicted(jobs, predicted)
     columns = sorted(chosen.needs - {"predicted_duration_s"} - (chosen.optional.keys() - set(jobs.columns)))
     scoring = Scoring(SCORED[placement], seed) if placement in SCORED else None
     prepared = prepare(jobs, cluster=cluster, predicted=predicted, use_vcs=use_vcs, columns=columns, scoring=scoring)
+    prepared, happenings = with_events(prepared, cluster, interval=interval)
     kept_in = None if isinstance(events, bool) else Path(events)
     with EventSink(kept_in, prepared) if events else nullcontext() as sink:
         watch = Watch(len(prepared.accepted), sink, progress, _until_us(until, prepared))
-        log, stops, is_whole = run_loop(chosen, prepared, watch)
+        log, stops, is_whole = run_loop(chosen, prepared, watch, happenings)
         is_cut = _is_cut(log)
         if sink is not None:
             sink.finish(int(log.counters[UNTIL]) if is_cut else NEVER)
@@ -200,8 +222,10 @@ def _instant(us: int, prepared: Prepared) -> datetime:
 
 
 def _is_cut(log: _state.Log) -> bool:
-    """Tell whether jobs run, wait or are still to come."""
+    """Tell whether the replay was stopped while jobs ran, waited or were still to come."""
     counters = log.counters
+    if counters[UNTIL] == NEVER:
+        return False
     return bool(counters[_state.NEXT] < len(log.start) or counters[_state.RUNNING] or counters[_state.WAITING])
 
 
@@ -214,13 +238,15 @@ def _chosen(policy: str | Policy) -> Policy:
     return POLICIES[policy]
 
 
-def run_loop(policy: Policy, prepared: Prepared, watch: Watch = NOBODY) -> tuple[_state.Log, Stops | None, bool]:
+def run_loop(
+    policy: Policy, prepared: Prepared, watch: Watch = NOBODY, nodes: Events | None = None
+) -> tuple[_state.Log, Stops | None, bool]:
     """Run the compiled event loop over prepared arrays.
 
     Returns
     -------
     Log, Stops or None, bool
-        What happened, what preemption did, and False if Ctrl-C ended it.
+        What happened, what preemption and nodes did, and False if Ctrl-C ended it.
     """
     if len(prepared.accepted) and not isinstance(policy.rule, pl.Expr | MovingKey):
         return _run_python(policy, prepared, watch)
@@ -234,8 +260,12 @@ def run_loop(policy: Policy, prepared: Prepared, watch: Watch = NOBODY) -> tuple
     )
     log = _empty_log(prepared, make_tape(prepared.hw, work) if watch.sink is not None else None)
     moving = make_moving(policy, policy.rule, prepared) if isinstance(policy.rule, MovingKey) else None
-    is_whole = len(prepared.accepted) == 0 or drive(_turns(policy, prepared, work, log, moving), log, watch)
-    return log, None if moving is None else count_stops(prepared, log, moving), is_whole
+    is_whole = True
+    if len(prepared.accepted):
+        is_whole = drive(_turns(policy, prepared, state_of=(work, log, moving, nodes)), log, watch)
+    if moving is not None:
+        return log, count_stops(prepared, log, moving, nodes), is_whole
+    return log, None if nodes is None else count_kills(prepared, log, nodes), is_whole
 
 
 def _run_python(policy: Policy, prepared: Prepared, watch: Watch) -> tuple[_state.Log, Stops | None, bool]:
@@ -254,17 +284,21 @@ def _run_python(policy: Policy, prepared: Prepared, watch: Watch) -> tuple[_stat
 
 
 def _turns(
-    policy: Policy, prepared: Prepared, work: _state.Work, log: _state.Log, moving: Moving | None
+    policy: Policy,
+    prepared: Prepared,
+    *,
+    state_of: tuple[_state.Work, _state.Log, Moving | None, Events | None],
 ) -> Callable[[], int]:
     """The loop of a policy: each call is a turn."""
+    work, log, moving, nodes = state_of
     if moving is not None:
-        return partial(_preempt.run, Preemption(prepared.hw, work, log, moving))
+        return partial(_preempt.run, Preemption(prepared.hw, work, log, moving), nodes)
     if policy.trait == "conservative":
-        return partial(_conserve.run, Conserve(prepared.hw, work, log, make_promises(prepared)))
+        return partial(_conserve.run, Conserve(prepared.hw, work, log, make_promises(prepared)), nodes)
     queues = make_queues(policy, prepared)
     ends = Ends(np.empty_like(log.start), np.empty_like(log.start))
     backfill = make_backfill(prepared, queues) if policy.trait == "easy" else None
-    return partial(_loop.run, _state.State(prepared.hw, work, queues, ends, log), backfill)
+    return partial(_loop.run, _state.State(prepared.hw, work, queues, ends, log), backfill, nodes)
 
 
 def _empty_log(prepared: Prepared, tape: Tape | None = None) -> _state.Log:
@@ -303,4 +337,9 @@ def _offered_load(prepared: Prepared, cluster: Cluster) -> float | None:
     k = prepared.column[hw.groups[0, TYPE]]
     work = float((gpus * prepared.run[:, k]).sum()) / US * speed[0]
     capacity = float((hw.groups[:, SIZE] * hw.groups[:, COUNT] * speed).sum())
-    return work / (capacity * window) if window > 0 else None
+    there = capacity * window
+    if not cluster.is_steady:
+        submit = prepared.jobs["submit_time"]
+        away = away_s(cluster, *submit.gather(prepared.accepted[[0, -1]]))
+        there -= sum(gpus * (cluster.speed_of(name) or 1.0) * s for _, s, gpus, name in away.iter_rows())
+    return work / there if there > 0 else None

@@ -1,8 +1,9 @@
 """The event log of a replay: what happened to every job, in the order in which it happened.
 
-At one instant: ends, then submissions, then what the scheduling pass did; a job that is stopped for another stands
-before that one's start, so that after every row no GPU is held twice. A job that takes no part is submitted and
-rejected at once, before everything else of its instant. A job that was stopped and starts again is ``started`` again.
+At one instant: ends, then kills of jobs whose node went down, then submissions, then what the scheduling pass did; a
+job that is stopped for another stands before that one's start, so that after every row no GPU is held twice. A job that
+takes no part is submitted and rejected at once, before everything else of its instant. A job that was stopped or killed
+and starts again is ``started`` again.
 """
 
 from __future__ import annotations

@@ -127,11 +127,11 @@ def _bars(result: ReplayResult, events: pl.DataFrame | None) -> tuple[pl.DataFra
         events = result.events()
     if events is None:
         ran = jobs.filter(pl.col("end_time") > pl.col("start_time"))
-        stopped = (pl.col("num_preemptions") > 0) & (pl.lit(result.policy) != "recorded")
+        stopped = (pl.col("num_preemptions") + pl.col("num_restarts") > 0) & (pl.lit(result.policy) != "recorded")
         known, unknown = ran.filter(~stopped), ran.filter(stopped)
         return known.select(columns).sort("start_time", "job_id"), unknown.select(columns)
     last = events["time"].max()
-    held = events.filter(pl.col("event").cast(pl.String).is_in(["started", "preempted", "ended"]))
+    held = events.filter(pl.col("event").cast(pl.String).is_in(["started", "preempted", "killed", "ended"]))
     held = held.with_columns(end_time=pl.col("time").shift(-1).over("job_id"), event=pl.col("event").cast(pl.String))
     bars = held.filter(pl.col("event") == "started").rename({"time": "start_time"})
     bars = bars.with_columns(pl.col("end_time").fill_null(last), pl.col("nodes").fill_null([]))

@@ -31,6 +31,7 @@ CHANGES: Final = {
     "submitted": (0, 1),
     "started": (1, -1),
     "preempted": (-1, 1),
+    "killed": (-1, 1),
     "ended": (-1, 0),
     "rejected": (0, -1),
 }
@@ -54,7 +55,7 @@ def over_time(
         By the name of the schedule.
     events : mapping of str to DataFrame, optional
         Event logs of some of them, by default those that the replays kept: time, event (submitted, started, preempted,
-        ended, rejected), num_gpus.
+        killed, ended, rejected), num_gpus.
     num_bins : int, default 300
         Bins from the first submission to the last end of all of them.
 
@@ -116,12 +117,13 @@ def _changes(result: ReplayResult, events: pl.DataFrame | None) -> tuple[pl.Data
 def _from_schedule(result: ReplayResult) -> tuple[pl.DataFrame, bool]:
     """Changes of GPUs held, jobs and GPUs waiting, and whether they hold only on average."""
     table = pl.concat(
-        [result.schedule.select("start_time", "end_time", "num_preemptions", "state"), result.jobs], how="horizontal"
+        [result.schedule.select("start_time", "end_time", "num_preemptions", "num_restarts", "state"), result.jobs],
+        how="horizontal",
     )
     table = table.filter(pl.col("state") != "rejected")
     span = (pl.col("end_time") - pl.col("start_time")).dt.total_microseconds() / US
     share = pl.lit(1.0)
-    stopped = pl.col("num_preemptions") > 0
+    stopped = pl.col("num_preemptions") + pl.col("num_restarts") > 0
     if "run_s" in table.columns:
         share = pl.when(stopped & (span > 0)).then((pl.col("run_s") / span).clip(0.0, 1.0)).otherwise(1.0)
     table = table.with_columns(share=share, gpus=pl.col("num_gpus").fill_null(0.0))

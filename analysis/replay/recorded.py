@@ -114,6 +114,7 @@ def _schedule(jobs: pl.DataFrame, attempts: pl.DataFrame | None) -> pl.DataFrame
         nodes=pl.col("nodes").fill_null([]),
         gpu_type=gpu_type,
         num_preemptions=pl.max_horizontal(tries - 1, pl.lit(0)).fill_null(0),
+        num_restarts=pl.lit(0),
         wasted_gpu_s=pl.lit(0.0),
     )
     return table.select(pl.col(name).cast(dtype) for name, dtype in SCHEDULE.items())

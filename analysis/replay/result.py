@@ -27,6 +27,7 @@ SCHEDULE: Final[dict[str, pl.DataType]] = {
     "nodes": pl.List(pl.String()),  # in the order of node ids
     "gpu_type": pl.String(),  # type it ran on in the replay; null = the cluster does not say
     "num_preemptions": pl.Int64(),
+    "num_restarts": pl.Int64(),  # how often it was killed with a node, and waited again
     "wasted_gpu_s": pl.Float64(),  # GPU time of work that was lost
     "state": pl.Enum(STATES),
     "reason": pl.String(),  # why it was rejected, or right_censored, left_censored: ran for a lower bound
@@ -52,8 +53,8 @@ class ReplayResult:
     notes : tuple of str
         What was assumed, in sentences; the cluster's notes first.
     jobs : DataFrame, one row per row of ``schedule``
-        submit_time, num_gpus, duration_s (of the log); where the policy preempts also run_s: time that the job held its
-        GPUs, over all its starts, and early_run_s: the part of it until the last submission.
+        submit_time, num_gpus, duration_s (of the log); where the policy preempts or nodes go also run_s: time that the
+        job held its GPUs, over all its starts, and early_run_s: the part of it until the last submission.
     counts : dict of str to int or float or None
         What only the event loop saw: max_queue_length; and num_cpu_jobs_left_out, num_censored, offered_load.
     event_log : Path, DataFrame or None
@@ -128,8 +129,10 @@ class ReplayResult:
             policy, placement, predictor (column name; null = true durations), num_finished, num_unfinished,
             num_rejected; mean, p50, p95, p99 and max (as ``mean_jct_s`` …; quantiles interpolate linearly) of jct_s,
             queueing_delay_s and bounded_slowdown over the finished jobs; makespan_s; gpu_allocation: GPU-seconds used
-            over capacity times makespan; gpu_allocation_steady: the same from the first to the last submission, without
-            the drain; num_preemptions; num_starts; wasted_gpu_s; max_queue_length: most jobs waiting after a pass;
+            by finished jobs over those that were there in the makespan (nodes count while they are there: not in
+            failures and absences, but while they are drained); gpu_allocation_steady: the same from the first to the
+            last submission, without the tail; num_preemptions; num_restarts: after kills by node events; num_starts;
+            wasted_gpu_s; max_queue_length: most jobs waiting after a pass;
             offered_load: GPU-seconds submitted, at reference speed, over what the cluster could do from first to last
             submission; num_cpu_jobs_left_out; num_censored: jobs that ran for a lower bound. Null where nothing is
             there to count, as the means when no job finished.
@@ -153,9 +156,17 @@ class ReplayResult:
         row["gpu_allocation_steady"] = self._allocation(done, self._until(done, last), until=last)
         num_preemptions = int(self.schedule["num_preemptions"].sum())
         row["num_preemptions"] = num_preemptions
-        row["num_starts"] = self.schedule.height - self.schedule["start_time"].null_count() + num_preemptions
+        num_restarts = int(self.schedule["num_restarts"].sum())
+        row["num_restarts"] = num_restarts
+        row["num_starts"] = self._num_starts(num_preemptions + num_restarts)
         row["wasted_gpu_s"] = float(self.schedule["wasted_gpu_s"].sum())
         return row | self.counts
+
+    def _num_starts(self, num_stops: int) -> int:
+        """All starts: those who were stopped started again, but for those who wait for it at the end."""
+        has_started = self.schedule["start_time"].is_not_null()
+        is_left = has_started & (self.schedule["state"] == "unfinished") & self.schedule["nodes"].is_null()
+        return int(has_started.sum()) + num_stops - int(is_left.sum())
 
     def _until(self, done: pl.DataFrame, last: Any) -> pl.Series:
         """Time that each finished job held its GPUs until an instant, the last submission."""
@@ -168,9 +179,9 @@ class ReplayResult:
         if not done.height or until is None:
             return None
         first = done["submit_time"].min()
-        window = done.select(_seconds(pl.lit(until) - pl.lit(first)).first()).item()
-        used = (done["num_gpus"] * run_s).sum()
-        return float(used / (self.cluster.num_gpus * window)) if window > 0 else None
+        there = self.cluster.gpu_s(first, until)  # type: ignore[arg-type]
+        used = float((done["num_gpus"] * run_s).sum())
+        return used / there if there > 0 else None
 
 
 class ReplayInterrupted(KeyboardInterrupt):

@@ -10,11 +10,12 @@ import polars as pl
 from analysis import metrics
 from analysis.errors import UsageError
 from analysis.replay.cluster import NODE_COLUMNS, Cluster
+from analysis.replay.outages import outage_table
 
 if TYPE_CHECKING:
     from analysis.trace import Trace
 
-__all__ = ["size_cluster"]
+__all__ = ["capacity_outages", "size_cluster"]
 
 GPUS_PER_NODE: Final = 8
 #: Load that a cluster is sized to where the log shows no GPU in use.
@@ -72,6 +73,41 @@ def _from_quotas(capacity: pl.DataFrame, name: str) -> Cluster:
     )
     table = pl.DataFrame(nodes, schema={key: NODE_COLUMNS[key] for key in ("node_id", "num_gpus", "vc")})
     return Cluster(table, name=name, notes=(note,))
+
+
+def capacity_outages(cluster: Cluster, capacity: pl.DataFrame) -> pl.DataFrame:
+    """Outages that leave every VC as many whole nodes as its quota holds at each time: its last nodes are drained.
+
+    Parameters
+    ----------
+    cluster : Cluster
+        With nodes in VCs, such as ``Cluster.from_trace`` makes from quotas.
+    capacity : DataFrame
+        A Trace's: vc, time, num_gpus from that time on. VCs without nodes are left out.
+
+    Returns
+    -------
+    DataFrame
+        As ``Cluster.outages``: of each VC, in the order of node ids, nodes stay while they fit into the quota together.
+
+    Examples
+    --------
+    >>> from datetime import datetime
+    >>> nodes = pl.DataFrame({"node_id": ["n0", "n1"], "num_gpus": [8, 8], "vc": ["a", "a"]})
+    >>> quota = pl.DataFrame({"vc": "a", "time": [datetime(2024, 1, 1), datetime(2024, 1, 2)], "num_gpus": [16, 8]})
+    >>> capacity_outages(Cluster(nodes), quota).select("node_id", "down").rows()
+    [('n1', datetime.datetime(2024, 1, 2, 0, 0, tzinfo=zoneinfo.ZoneInfo(key='UTC')))]
+    """
+    needs = cluster.nodes.select("node_id", "vc", needs=pl.col("num_gpus").cum_sum().over("vc"))
+    changes = (
+        needs.filter(pl.col("vc").is_not_null())
+        .join(capacity.select("vc", "time", quota="num_gpus"), on="vc")
+        .sort("node_id", "time")
+        .with_columns(is_out=pl.col("quota") < pl.col("needs"))
+        .filter(pl.col("is_out") != pl.col("is_out").shift(1).over("node_id").fill_null(value=False))
+        .with_columns(up=pl.col("time").shift(-1).over("node_id"))
+    )
+    return outage_table(changes.filter("is_out").select("node_id", "up", down="time", kind=pl.lit("drain")))
 
 
 def _peak_gpus(jobs: pl.DataFrame) -> float | None:

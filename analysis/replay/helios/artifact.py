@@ -16,6 +16,7 @@ from analysis.replay.helios.jobs import Job, Run
 from analysis.replay.helios.nodes import NODE_GPUS, Nodes
 from analysis.replay.helios.srtf import run_srtf
 from analysis.replay.helios.strict import run_strict
+from analysis.replay.outages import refuse_outages
 from analysis.replay.result import SCHEDULE, ReplayResult
 
 __all__ = ["HELIOS", "helios_artifact"]
@@ -104,6 +105,7 @@ def helios_artifact(
     [(['n0'], 61.0), (['n1'], 61.0), (['n2', 'n3'], 61.0)]
     """
     _check(cluster, policy, predicted)
+    refuse_outages(cluster, what="helios_artifact")
     table = jobs_to_polars(jobs).with_row_index("trace_row")
     check_predicted(table, predicted)
     notes = list(cluster.notes)
@@ -251,6 +253,7 @@ def _outcomes(table: pl.DataFrame, runs: dict[int, Run], site: Site) -> pl.DataF
         **time,
         **since,
         num_preemptions=pl.col("num_preemptions").fill_null(0),
+        num_restarts=pl.lit(0),
         wasted_gpu_s=(pl.col("num_gpus") * extra).fill_null(0.0),
         state=pl.when("is_rejected").then(pl.lit("rejected")).otherwise(pl.lit("finished")),
         run_s=pl.col("run_s").fill_null(0.0),

@@ -19,6 +19,7 @@ from analysis.replay._schedule import Stops, count_stops
 from analysis.replay._scoring import Scoring
 from analysis.replay._state import NEVER
 from analysis.replay.cluster import Cluster
+from analysis.replay.outages import refuse_outages
 from analysis.replay.placement import PLACEMENTS, SCORED
 from analysis.replay.policies.rules import Costs
 from analysis.replay.result import ReplayResult
@@ -97,6 +98,7 @@ class Simulation(Scene):
         check_predicted(jobs, predicted)
         scoring = Scoring(SCORED[placement], seed) if placement in SCORED else None
         shown = [name for name in jobs.columns if name not in OUTCOMES]
+        refuse_outages(cluster, what="simulation: it")
         prepared = prepare(jobs, cluster=cluster, predicted=predicted, use_vcs=use_vcs, columns=shown, scoring=scoring)
         self._names = (cluster, predicted, placement)
         self._set_up(prepared, costs or Costs())

@@ -16,11 +16,14 @@ import pytest
 
 from analysis.errors import SchemaError
 from analysis.replay import POLICIES, Cluster, ReplayResult, replay
+from analysis.replay.policies import MovingKey
 from tests.jobs import make_jobs
 from tests.replay_cases import START
 from tests.replay_checks import overcommitted, schedule_bytes
 
 ROOT = Path(__file__).resolve().parents[3]
+#: Policies that can do with nodes that come and go.
+KNOWING = [name for name, chosen in POLICIES.items() if isinstance(chosen.rule, pl.Expr | MovingKey)]
 every_policy = pytest.mark.parametrize("policy", POLICIES)
 
 
@@ -334,3 +337,21 @@ def test_c81_an_empty_month_costs_nothing(policy: str):
     result = replay(jobs, cluster=gpus(1), policy=policy)
     assert time.process_time() - began < 1
     assert column(result, "start_s") == {"a": 0, "b": 30 * 86_400}
+
+
+@pytest.mark.parametrize("policy", KNOWING)
+@pytest.mark.parametrize("kind", ["failure", "absence"])
+def test_c82_a_node_that_goes_down_takes_its_job_along(policy: str, kind: str):
+    """One character is a second, X = out:   aaaaaXXXXXXXXXXaaaaaaaaaa, and then b, whom nobody promises 10."""
+    down, up = (START + timedelta(seconds=at) for at in (5, 15))
+    outages = pl.DataFrame({"node_id": ["n0"], "down": [down], "up": [up], "kind": [kind]})
+    cluster = Cluster(gpus(1).nodes, outages=outages)
+    result = replay(make_jobs([ask("a", 1, 10)]), cluster=cluster, policy=policy)
+    row = result.schedule.row(0, named=True)
+    assert (row["start_s"], row["end_s"], row["state"]) == (0, 25, "finished")
+    assert (row["num_restarts"], row["num_preemptions"], row["wasted_gpu_s"]) == (1, 0, 5)
+    assert result.metrics()["num_restarts"] == 1
+    if not POLICIES[policy].preempts:
+        longer = make_jobs([ask("a", 1, 10), ask("b", 1, 10, at=1)])
+        starts = column(replay(longer, cluster=cluster, policy=policy), "end_s")
+        assert starts == {"a": 25, "b": 35}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 
 import polars as pl
@@ -14,7 +15,7 @@ from tests.jobs import make_jobs
 from tests.reference_engine import Outcome, in_order
 from tests.reference_placement import Node
 from tests.reference_scored import ScoredEngine
-from tests.replay_cases import PREDICTED, START, Case, crowd, outcome, reference_jobs
+from tests.replay_cases import PREDICTED, START, Case, crowd, outages_of, outcome, reference_jobs, trouble
 
 POLICIES = ("fifo", "sjf_skip", "easy", "sjf_fastest", "easy", "fifo_skip")
 
@@ -30,14 +31,14 @@ def with_supplies(case: Case, seed: int) -> Case:
         num_cpus=pl.Series([rng.choice([4.0, 8.0, 8.0, 16.0, None]) for _ in range(case.cluster.nodes.height)]),
         mem_gib=pl.Series([rng.choice([8.0, 32.0, None]) for _ in range(case.cluster.nodes.height)]),
     )
-    return Case(jobs, Cluster(nodes, speed=case.cluster.speed))
+    return Case(jobs, Cluster(nodes, speed=case.cluster.speed, outages=case.cluster.outages))
 
 
 def parts(value: float | None, per_unit: int, unknown: int | None = None) -> int | None:
     return unknown if value is None else round(value * per_unit)
 
 
-def expected(case: Case, *, policy: str, placement: str, seed: int) -> Outcome:
+def expected(case: Case, *, policy: str, placement: str, seed: int, interval_us: int = 0) -> Outcome:
     rows = case.cluster.nodes.rows(named=True)
     nodes = [Node(row["node_id"], row["num_gpus"], row["gpu_type"], row["vc"]) for row in rows]
     jobs = [
@@ -57,18 +58,21 @@ def expected(case: Case, *, policy: str, placement: str, seed: int) -> Outcome:
         placement=placement,
         seed=seed,
         supplies=[(parts(row["num_cpus"], 1000), parts(row["mem_gib"], 1024)) for row in rows],
+        outages=outages_of(case.cluster),
+        interval=interval_us,
     ).replay()
 
 
+@pytest.mark.parametrize("nodes", ["stay", "come_and_go"])
 @pytest.mark.parametrize("placement", SCORED)
-def test_agrees_with_plain_python(placement: str):
-    for seed in range(300):
+def test_agrees_with_plain_python(placement: str, nodes: str):
+    for seed in range(300 if nodes == "stay" else int(os.environ.get("HINDCAST_EXAMPLES", 20))):
         policy = POLICIES[seed % len(POLICIES)]
         case = with_supplies(crowd(seed, num_jobs=10 + seed % 25), seed)
-        result = replay(
-            case.jobs, cluster=case.cluster, policy=policy, predicted=PREDICTED, placement=placement, seed=seed
-        )
-        found, told = outcome(result), expected(case, policy=policy, placement=placement, seed=seed)
+        case = trouble(case, seed) if nodes == "come_and_go" else case
+        choices = {"policy": policy, "placement": placement, "seed": seed}
+        result = replay(case.jobs, cluster=case.cluster, predicted=PREDICTED, checkpoint_interval_s=1.5, **choices)
+        found, told = outcome(result), expected(case, **choices, interval_us=1_500_000)
         differing = {
             job: (found.runs.get(job), told.runs.get(job))
             for job in case.jobs["job_id"]
@@ -77,6 +81,7 @@ def test_agrees_with_plain_python(placement: str):
         assert not differing, f"seed {seed}, {policy}: (engine, reference)"
         assert found.rejected == told.rejected
         assert found.peak == told.peak
+        assert found.unfinished == told.unfinished
 
 
 # --- on paper --------------------------------------------------------------------------------------------------------
