@@ -30,10 +30,16 @@ def _insert(held: Numbers, size: int, value: float) -> None:
 
 
 @njit(cache=True)
-def _remove(held: Numbers, size: int, value: float) -> None:
-    """Take a value that is there out of the ascending part of a buffer."""
-    for k in range(np.searchsorted(held[:size], value), size - 1):
-        held[k] = held[k + 1]
+def _swap(held: Numbers, size: int, old: float, new: float) -> None:
+    """Put a value in the place of one that is there, and keep the order; only what lies between them moves."""
+    place = np.searchsorted(held[:size], old)
+    while place + 1 < size and held[place + 1] < new:
+        held[place] = held[place + 1]
+        place += 1
+    while place > 0 and held[place - 1] > new:
+        held[place] = held[place - 1]
+        place -= 1
+    held[place] = new
 
 
 @njit(cache=True)
@@ -56,12 +62,12 @@ def rolling_shifts(errors: Numbers, stops: Integers, level: float, prior: Number
             held[: len(prior)] = np.sort(prior)
             size, stop = len(prior), stops[row] - window
         while stop < stops[row]:
-            _insert(held, size, errors[stop])
-            size += 1
+            if size < window + len(prior):
+                _insert(held, size, errors[stop])
+                size += 1
+            else:
+                _swap(held, size, errors[stop - window], errors[stop])
             stop += 1
-            if size > window + len(prior):
-                _remove(held, size, errors[stop - window - 1])
-                size -= 1
         found[row] = _at(held, size, level)
     return found
 
@@ -106,20 +112,21 @@ def pooled_shifts(
     found = np.empty((len(stops), len(levels)))
     for row in range(len(stops)):
         while stop < stops[row]:
-            _insert(held, size, errors[stop])
-            size += 1
+            if size < window + len(prior):
+                _insert(held, size, errors[stop])
+                size += 1
+            else:
+                _swap(held, size, errors[stop - window], errors[stop])
             who = owners[stop]
             if who >= 0:
-                count = min(seen[who], own_window)
-                _insert(own[who], count, errors[stop])
-                if count == own_window:
-                    _remove(own[who], count + 1, ring[who, seen[who] % own_window])
-                ring[who, seen[who] % own_window] = errors[stop]
+                place = seen[who] % own_window
+                if seen[who] < own_window:
+                    _insert(own[who], seen[who], errors[stop])
+                else:
+                    _swap(own[who], own_window, ring[who, place], errors[stop])
+                ring[who, place] = errors[stop]
                 seen[who] += 1
             stop += 1
-            if size > window + len(prior):
-                _remove(held, size, errors[stop - window - 1])
-                size -= 1
         who = asking[row]
         count = min(seen[who], own_window) if who >= 0 else 0
         mine = own[who, :count] if who >= 0 else own.ravel()[:0]
@@ -151,12 +158,12 @@ def adaptive_shifts(
                 ask += 1
             missed = 1.0 if errors[stop] > issued[stop] else 0.0
             now += step * (missed - (1 - level))
-            _insert(held, size, errors[stop])
-            size += 1
+            if size < window + len(prior):
+                _insert(held, size, errors[stop])
+                size += 1
+            else:
+                _swap(held, size, errors[stop - window], errors[stop])
             stop += 1
-            if size > window + len(prior):
-                _remove(held, size, errors[stop - window - 1])
-                size -= 1
         found[row] = _at(held, size, min(max(now, 0.0), 1.0))
     return found
 
@@ -218,12 +225,12 @@ def surviving_shifts(
             found[row] = now
             continue
         while stop < wanted:
-            _insert(held, size, errors[stop])
-            size += 1
+            if size < window + len(prior):
+                _insert(held, size, errors[stop])
+                size += 1
+            else:
+                _swap(held, size, errors[stop - window], errors[stop])
             stop += 1
-            if size > window + len(prior):
-                _remove(held, size, errors[stop - window - 1])
-                size -= 1
             if place[stop - 1] >= 0:
                 last = running[num_running - 1]
                 running[place[stop - 1]] = last
