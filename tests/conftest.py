@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 
+# Tests are about the compiled engine, however few jobs they replay and whether it has been compiled or not.
+os.environ.setdefault("HINDCAST_ENGINE", "compiled")
+
 ROOT = Path(__file__).resolve().parent.parent
 
 

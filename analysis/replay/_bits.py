@@ -8,15 +8,10 @@ over its words, and one bitset over the buckets that are not empty. Many tables 
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import numpy.typing as npt
-from llvmlite import ir  # type: ignore[import-untyped]
-from numba import types
-from numba.extending import intrinsic
 
-from analysis.replay._compiled import compiled, melted
+from analysis.replay._compiled import compiled, ctz, melted
 
 I64 = npt.NDArray[np.int64]
 U64 = npt.NDArray[np.uint64]
@@ -24,18 +19,6 @@ U64 = npt.NDArray[np.uint64]
 WORD = 64
 ONE = np.uint64(1)
 EMPTY = np.uint64(0)
-
-
-def _ctz(typingctx: Any, word: Any) -> Any:  # noqa: ARG001 - numba's signature
-    """Count the trailing zero bits of a 64-bit word."""
-
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:  # noqa: ARG001 - numba's signature
-        return builder.cttz(args[0], ir.Constant(ir.IntType(1), 0))
-
-    return types.int64(types.uint64), codegen
-
-
-ctz: Any = intrinsic(_ctz)
 
 
 @melted

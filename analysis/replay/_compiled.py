@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import numpy as np
-from numba import njit
+from llvmlite import ir  # type: ignore[import-untyped]
+from numba import njit, types
+from numba.extending import intrinsic
 
 F = TypeVar("F", bound=Callable[..., Any])
 #: numba's decorator without its published types, which know no option of the compiler's internals.
@@ -77,3 +79,15 @@ def _compile(function: F, **options: bool) -> F:
         return _njit(_nrt=False, **options)(function)  # type: ignore[no-any-return]
     cache_file._version = f"{cache_file._version} {fingerprint()}"
     return dispatcher  # type: ignore[no-any-return]
+
+
+def _ctz(typingctx: Any, word: Any) -> Any:  # noqa: ARG001 - numba's signature
+    """Count the trailing zero bits of a 64-bit word."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:  # noqa: ARG001 - numba's signature
+        return builder.cttz(args[0], ir.Constant(ir.IntType(1), 0))
+
+    return types.int64(types.uint64), codegen
+
+
+ctz: Any = intrinsic(_ctz)

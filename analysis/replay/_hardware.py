@@ -127,7 +127,7 @@ def set_free(hw: Hardware, node: int, now: int) -> None:
     before = hw.free[node]
     drop(hw.tab, hw.bits, g, before, item)
     put(hw.tab, hw.bits, g, now, item)
-    hw.counts[g, WHOLE_NODES] += (now == size) - (before == size)
+    hw.counts[g, WHOLE_NODES] += int(now == size) - int(before == size)
     hw.counts[g, FREE_GPUS] += now - before
     hw.free[node] = now
 
@@ -145,7 +145,7 @@ def set_room(hw: Hardware, device: int, now: int) -> None:
         put(hw.device_tab, hw.device_bits, g, now, item)
     hw.room[device] = now
     note_room(hw.scores, node, before, now)
-    step = (now == MILLI) - (before == MILLI)
+    step = int(now == MILLI) - int(before == MILLI)
     if step != 0:
         set_free(hw, node, hw.free[node] + step)
 

@@ -164,7 +164,7 @@ def shift_room(s: Scores, node: int, before: int, now: int) -> None:
     s.left[node] += now - before
     for g in range(len(s.tasks.milli)):
         milli = s.tasks.milli[g]
-        s.fitting[node, g] += (now >= milli) - (before >= milli)
+        s.fitting[node, g] += int(now >= milli) - int(before >= milli)
         s.lost[node, g] += (now if now < milli else ZERO) - (before if before < milli else ZERO)
 
 

@@ -22,6 +22,7 @@ from analysis.replay._hardware import COUNT, SIZE, TYPE, make_entries
 from analysis.replay._jobs import US, check_predicted
 from analysis.replay._moving import Moving, Preemption, make_moving
 from analysis.replay._order import make_queues
+from analysis.replay._plain import way_to_run
 from analysis.replay._prepare import EXCEEDS_CAPACITY, Prepared, prepare
 from analysis.replay._promises import Conserve, make_promises
 from analysis.replay._queues import Ends
@@ -164,8 +165,43 @@ def replay(  # noqa: PLR0913 - each is a choice of its own, all but two with a d
         raise UsageError(msg)
     if not isinstance(chosen.rule, pl.Expr | MovingKey):
         refuse_outages(cluster, what=f"replay: policy {chosen.name!r}, which is run in Python,")
+    jobs = jobs_to_polars(jobs)
+    marks = {"Scores": placement in SCORED, "Backfill": chosen.trait == "easy", "Offline": not cluster.is_steady}
+    with way_to_run(__name__, chosen, num_jobs=jobs.height, marks=marks) as engine:
+        return engine.carry_out(  # type: ignore[no-any-return]
+            jobs,
+            chosen,
+            cluster=cluster,
+            predicted=predicted,
+            placement=placement,
+            use_vcs=use_vcs,
+            seed=seed,
+            enforce_limits=enforce_limits,
+            checkpoint_interval_s=checkpoint_interval_s,
+            events=events,
+            progress=progress,
+            until=until,
+        )
+
+
+def carry_out(  # noqa: PLR0913 - what ``replay`` was asked for
+    jobs: pl.DataFrame,
+    chosen: Policy,
+    *,
+    cluster: Cluster,
+    predicted: str | None,
+    placement: str,
+    use_vcs: bool,
+    seed: int,
+    enforce_limits: bool,
+    checkpoint_interval_s: float | None,
+    events: bool | str | Path,
+    progress: Callable[[int, int], None] | None,
+    until: datetime | None,
+) -> ReplayResult:
+    """Replay as this copy of the module can: compiled, or by Python itself."""
     interval = interval_us(checkpoint_interval_s)
-    jobs, cut = cut_at_limits(jobs_to_polars(jobs), enforce=enforce_limits)
+    jobs, cut = cut_at_limits(jobs, enforce=enforce_limits)
     check_predicted(jobs, predicted)
     columns = sorted(chosen.needs - {"predicted_duration_s"} - (chosen.optional.keys() - set(jobs.columns)))
     scoring = Scoring(SCORED[placement], seed) if placement in SCORED else None
