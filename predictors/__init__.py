@@ -12,9 +12,11 @@ from predictors.defaults import DEFAULT_MODELS, default_models
 from predictors.frame import predict_frame
 from predictors.guarded import Guarded
 from predictors.predictive import Predictive
+from predictors.qssf import Qssf
 from predictors.scores import SCORES, score_all, score_interval
 from predictors.split_study import compare_splits
 from predictors.store import load_model, save_model
+from predictors.survival import BoostedSurvival
 from predictors.training_view import known_end, training_view
 
 __all__ = [
@@ -25,12 +27,14 @@ __all__ = [
     "BacktestResult",
     "Boosted",
     "BoostedLightgbm",
+    "BoostedSurvival",
     "DurationPredictor",
     "GlobalMedian",
     "Guarded",
     "LastTwo",
     "Plan",
     "Predictive",
+    "Qssf",
     "RequestedLimit",
     "UserMedian",
     "VcGpusMedian",

@@ -88,7 +88,7 @@ class BoostedTrees(DurationPredictor):
         self.random_state = random_state
 
     def _fit(self, known: pl.DataFrame, censored: pl.DataFrame) -> None:
-        names = check_features(DEFAULT_FEATURES if self.features is None else self.features)
+        names = check_features(self._names())
         check_time_zone(self.time_zone)
         rows = pl.concat([known, self._telling(censored)]).with_columns(
             label_s=pl.coalesce("lower_bound_s", "duration_s")
@@ -106,6 +106,10 @@ class BoostedTrees(DurationPredictor):
         if self.has_model_:
             with threadpool_limits(limits=1, user_api="openmp"):
                 self._learn(_matrix(table.select(self.features_)), log_label.to_numpy())
+
+    def _names(self) -> Sequence[str]:
+        """Features to begin with."""
+        return DEFAULT_FEATURES if self.features is None else self.features
 
     def _telling(self, censored: pl.DataFrame) -> pl.DataFrame:
         past = history_features(
