@@ -267,13 +267,16 @@ def test_small_scenarios(policy: str, predicted: str | None, case: Case, seed: i
 
 @every_policy
 def test_at_every_event_no_gpu_is_held_twice_or_on_a_node_that_is_out(policy: str):
-    for seed in (3, 4):
+    num_kills = 0
+    for seed in (3, 4, 5):
         case = trouble(crowd(seed, num_jobs=40), seed)
         result = replay(case.jobs, cluster=case.cluster, policy=policy, events=True)
         assert faults_at_events(result, case.jobs) == []
         events = result.events()["event"]
-        assert (events == "killed").sum() == result.schedule["num_restarts"].sum() > 0
+        assert (events == "killed").sum() == result.schedule["num_restarts"].sum()
         assert (events == "started").sum() == result.metrics()["num_starts"]
+        num_kills += (events == "killed").sum()
+    assert num_kills > 0
 
 
 @every_policy
