@@ -1,5 +1,6 @@
 """Predictors of job durations that see only the past."""
 
+from predictors.additive import Additive
 from predictors.backtest import BacktestResult, backtest
 from predictors.backtest_plan import Plan
 from predictors.base import PREDICTORS, DurationPredictor, make_predictor, predictor
@@ -24,6 +25,7 @@ __all__ = [
     "DEFAULT_MODELS",
     "PREDICTORS",
     "SCORES",
+    "Additive",
     "BacktestResult",
     "Boosted",
     "BoostedLightgbm",

@@ -71,8 +71,9 @@ assert TRAIN["censoring"].n_unique() == 3  # ended, running and waiting jobs
 
 def make(name: str):
     """A predictor with few trees: the contract is about behaviour, not accuracy."""
-    if name == "boosted_lightgbm":
-        pytest.importorskip("lightgbm")
+    needed = {"boosted_lightgbm": "lightgbm", "additive": "interpret"}
+    if name in needed:
+        pytest.importorskip(needed[name])
     model = make_predictor(name)
     few = {"num_trees": 15}
     return model.set_params(**{k: v for k, v in few.items() if k in model.get_params()})
