@@ -13,6 +13,8 @@ from llvmlite import ir  # type: ignore[import-untyped]
 from numba import njit, types
 from numba.extending import intrinsic
 
+from analysis.replay._linked import PART, WHOLE
+
 F = TypeVar("F", bound=Callable[..., Any])
 #: numba's decorator without its published types, which know no option of the compiler's internals.
 _njit: Any = njit
@@ -41,32 +43,27 @@ ZERO: Final = constant(0)
 
 
 def compiled(function: F) -> F:
-    """Compile a function that only compiled code calls.
+    """Compile a function that only compiled code calls; its machine code is made in the entries that need it.
 
     Without reference counting: these functions make no arrays, and counting references of the many arrays that go
-    through their arguments costs ten times their work. Without a wrapper for Python: it takes longest to compile.
+    through their arguments costs ten times their work. Nothing of it is kept: the entries are.
     """
-    return _compile(function, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+    return _njit(_nrt=False, no_cpython_wrapper=True, no_cfunc_wrapper=True, **PART)(function)  # type: ignore[no-any-return]
 
 
-def melted(function: F) -> F:
-    """Compile a function into its callers only, as if it stood there.
-
-    Of a real function machine code is made again in each of its callers, and theirs: where a caller has a caller has a
-    caller this is most of the compile time.
-    """
-    return _njit(inline="always", _nrt=False)(function)  # type: ignore[no-any-return]
+#: Another name of the same. These were copied into their callers by numba once, which LLVM does in much less time.
+melted = compiled
 
 
 def entry(function: F) -> F:
     """Compile a function that Python calls."""
-    return _compile(function, no_cfunc_wrapper=True)
+    return _compile(function, no_cfunc_wrapper=True, **WHOLE)
 
 
-def _compile(function: F, **options: bool) -> F:
+def _compile(function: F, **options: Any) -> F:
     """Compile on the first call and keep the machine code for later runs.
 
-    numba keys its cache by the file of the function alone, yet code from other files is melted in: the fingerprint
+    numba keys its cache by the file of the function alone, yet code from other files is linked in: the fingerprint
     makes it notice a change in any of them.
     """
     try:

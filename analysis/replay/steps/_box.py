@@ -17,6 +17,7 @@ from numba.experimental import structref
 
 from analysis.replay._compiled import compiled as _compiled
 from analysis.replay._compiled import fingerprint
+from analysis.replay._linked import WHOLE
 
 if TYPE_CHECKING:
     from analysis.replay.steps._state import Steps
@@ -46,10 +47,10 @@ def compiled(function: F) -> F:
 def entry(function: F) -> F:
     """Compile a function that Python calls: it takes the state out of its box and hands it on."""
     try:
-        return _keyed(_njit(cache=True, no_cfunc_wrapper=True)(function))  # type: ignore[no-any-return]
+        return _keyed(_njit(cache=True, no_cfunc_wrapper=True, **WHOLE)(function))  # type: ignore[no-any-return]
     except RuntimeError:
         # No folder can be written for the cache: compile anew in each run.
-        return _njit(no_cfunc_wrapper=True)(function)  # type: ignore[no-any-return]
+        return _njit(no_cfunc_wrapper=True, **WHOLE)(function)  # type: ignore[no-any-return]
 
 
 def _keyed(dispatcher: Any) -> Any:
