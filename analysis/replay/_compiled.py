@@ -55,6 +55,14 @@ def compiled(function: F) -> F:
 melted = compiled
 
 
+def viewed(function: F) -> F:
+    """Compile a function that returns part of an array: numba copies it into its callers.
+
+    Returned by a real function it would have to be counted.
+    """
+    return _njit(inline="always", _nrt=False)(function)  # type: ignore[no-any-return]
+
+
 def entry(function: F) -> F:
     """Compile a function that Python calls."""
     return _compile(function, no_cfunc_wrapper=True, **WHOLE)

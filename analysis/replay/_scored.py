@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from analysis.replay._bits import I64, drop, first_item, has_bucket, next_bucket, next_item, put
-from analysis.replay._compiled import ZERO, compiled, melted
+from analysis.replay._compiled import ZERO, compiled, melted, viewed
 from analysis.replay._hardware import (
     COUNT,
     FIRST,
@@ -120,7 +120,7 @@ def scored_node(hw: Hardware, s: Scores, c: I64, types: int) -> int:
     return best_of_class(hw, s, c) if types == c[TYPES] else best_of_all(hw, s, c, types)
 
 
-@melted
+@viewed
 def ask_part(s: Scores, c: I64, whole: int, pieces: int) -> I64:
     """Ask of a part of a class's job, with its part of the CPUs and memory, in ``part``."""
     part = s.part
