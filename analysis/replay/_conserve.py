@@ -7,8 +7,9 @@ from analysis.replay._events import Events, next_event
 from analysis.replay._events_conserve import node_events
 from analysis.replay._hardware import release, retake
 from analysis.replay._heap import float_up, sink, take_out
+from analysis.replay._loosened import NO_NODE, has_gap, loosen, need_of
 from analysis.replay._place import ANY_TYPE, NOWHERE, VC, node_of, place_quick
-from analysis.replay._promises import Conserve, book, plan, promise
+from analysis.replay._promises import Conserve, book, longest, plan, promise
 from analysis.replay._state import FINISHED, MOST_WAITING, NEVER, NEXT, RUNNING, WAITING, begin_instant, note_job
 from analysis.replay._tape import ENDED, STARTED, SUBMITTED, note
 
@@ -73,6 +74,7 @@ def end(s: Conserve, job: int, now: int) -> None:
     note_job(s.hw, s.work, s.log, ENDED, job, now)
     if s.p.due[job] > now:
         book(s, job, now, ZERO + 1)
+        came_free(s, job)
         s.p.is_loose[vc_of(s, job)] = 1
 
 
@@ -99,6 +101,7 @@ def correct(s: Conserve, job: int, now: int) -> None:
     while one != NOBODY:
         if p.start[one] < p.due[job] and shares_a_node(s, one, job):
             book(s, one, now, ZERO + 1)
+            came_free(s, one)
             move_promise(s, one, TORN)
             p.is_torn[vc] = 1
         one = p.later[one]
@@ -122,6 +125,7 @@ def mend(s: Conserve, vc: int, now: int) -> None:
     job = p.first[vc]
     while job != NOBODY:
         if p.start[job] == TORN and plan(s, job, now, NEVER):
+            p.loosened.seen[job] = p.loosened.clock[0]
             move_promise(s, job, p.start[job])
             book(s, job, now, ZERO - 1)
         job = p.later[job]
@@ -132,16 +136,64 @@ def mend(s: Conserve, vc: int, now: int) -> None:
 @compiled
 def tighten(s: Conserve, vc: int, now: int) -> None:
     """Move promises to earlier instants where that is possible now, in the order of submission."""
-    p = s.p
+    p, f = s.p, s.p.loosened
+    before = f.clock[0]
     job = p.first[vc]
     while job != NOBODY:
         if now < p.start[job] < TORN:
-            book(s, job, now, ZERO + 1)
-            if plan(s, job, now, p.start[job]):
-                move_promise(s, job, p.start[job])
-            book(s, job, now, ZERO - 1)
+            if may_move(s, vc, job, now):
+                hasten(s, vc, job, now)
+            f.seen[job] = f.clock[0]
         job = p.later[job]
+    f.all_seen[vc] = before
     p.is_loose[vc] = 0
+
+
+@compiled
+def hasten(s: Conserve, vc: int, job: int, now: int) -> None:
+    """Move a promise to an earlier instant if that is possible now."""
+    p, first = s.p, s.work.first_entry[job]
+    num, due = s.log.stop_entry[job] - first, p.due[job]
+    for k in range(num):
+        p.was[k] = node_of(s.hw, s.log.held.item[first + k])
+    book(s, job, now, ZERO + 1)
+    if plan(s, job, now, p.start[job]):
+        move_promise(s, job, p.start[job])
+        for k in range(num):
+            loosen(p.loosened, vc, p.was[k], due)
+    book(s, job, now, ZERO - 1)
+
+
+@melted
+def came_free(s: Conserve, job: int) -> None:
+    """Note that a job's places are free until its predicted end."""
+    for e in range(s.work.first_entry[job], s.log.stop_entry[job]):
+        loosen(s.p.loosened, vc_of(s, job), node_of(s.hw, s.log.held.item[e]), s.p.due[job])
+
+
+@compiled
+def may_move(s: Conserve, vc: int, job: int, now: int) -> bool:
+    """Tell whether a promise may move to an earlier instant; only a no is sure."""
+    f, hw, c = s.p.loosened, s.hw, s.work.job_class[job]
+    row, length = s.work.classes[c], longest(s, job)
+    node = f.newest[vc]
+    while node != NO_NODE and f.when[node] > f.seen[job]:
+        if len(hw.room) > 0 or holds(s, job, node):
+            return True
+        limit = min(s.p.start[job], f.until[node]) - 1
+        if has_gap(hw, s.p.lines, node, need_of(hw, row, s.p.is_wide[c], node), length, now, limit):
+            return True
+        node = f.older[node]
+    return False
+
+
+@melted
+def holds(s: Conserve, job: int, node: int) -> bool:
+    """Tell whether a job has places on a node."""
+    is_held = False
+    for e in range(s.work.first_entry[job], s.log.stop_entry[job]):
+        is_held = is_held or s.log.held.item[e] == node
+    return is_held
 
 
 @compiled
@@ -158,6 +210,7 @@ def arrive(s: Conserve, job: int, now: int) -> None:
             begin(s, job, now)
             return
     if plan(s, job, now, NEVER):
+        s.p.loosened.seen[job] = s.p.loosened.clock[0]
         book(s, job, now, ZERO - 1)
     else:
         s.p.start[job] = TORN

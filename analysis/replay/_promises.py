@@ -11,6 +11,7 @@ from analysis.replay._bits import I64
 from analysis.replay._compiled import ZERO, compiled, melted
 from analysis.replay._hardware import COUNT, FIRST, SIZE, TYPE, Hardware, release, set_free, set_room
 from analysis.replay._heap import Heap, make_heap
+from analysis.replay._loosened import Loosened, make_loosened
 from analysis.replay._moving import wide_classes
 from analysis.replay._place import ANY_TYPE, FAR, MODE, NOWHERE, ON_ONE_NODE, PIECES, TYPES, VC, WHOLE, allows, type_of
 from analysis.replay._prepare import Prepared
@@ -39,6 +40,8 @@ class Promises(NamedTuple):
     low: I64  # [U] scratch
     begins: I64  # [P] scratch of sweeps
     ends: I64
+    loosened: Loosened
+    was: I64  # scratch: nodes of a promise that is moved
 
 
 class Conserve(NamedTuple):
@@ -79,6 +82,8 @@ def make_promises(prepared: Prepared) -> Promises:
         low=np.empty(len(lines.head), dtype=np.int64),
         begins=np.empty(spans, dtype=np.int64),
         ends=np.empty(spans, dtype=np.int64),
+        loosened=make_loosened(n, len(prepared.hw.free), v),
+        was=np.empty(int(np.diff(prepared.first_entry).max(initial=0)), dtype=np.int64),
     )
 
 
