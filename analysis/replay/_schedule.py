@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -68,17 +69,18 @@ def make_schedule(prepared: Prepared, log: Log, stops: Stops | None) -> pl.DataF
     accepted, height = prepared.accepted, prepared.jobs.height
     is_known = {"start": log.start >= 0, "end": (log.start >= 0) & (log.end <= log.counters[NOW])}
     first = prepared.jobs["submit_time"].to_physical().min()
-    state = np.full(height, REJECTED, dtype=np.int64)
+    state = np.full(height, REJECTED, dtype=np.int8)
     state[accepted] = np.where(is_known["end"], FINISHED, UNFINISHED)
     nodes, gpu_type = _places(prepared, log, height)
-    known = pl.Series([*REASONS, None], dtype=pl.String)
     columns = {"job_id": prepared.jobs["job_id"]}
     for name, values in (("start", log.start), ("end", log.end)):
         is_null = ~spread(is_known[name], accepted, height, fill=0).astype(bool)
-        time = pl.Series(spread(values, accepted, height)).set(pl.Series(is_null), None)
+        time = pl.Series(spread(values, accepted, height))
+        if is_null.any():
+            time = time.set(pl.Series(is_null), None)
         columns[f"{name}_time"] = (time + (first or 0)).cast(SCHEDULE[f"{name}_time"])
         columns[f"{name}_s"] = time / US
-    reason = known.gather(np.where(prepared.reason == NO_REASON, len(REASONS), prepared.reason))
+    reason = np.where(prepared.reason == NO_REASON, len(REASONS), prepared.reason).astype(np.int8)
     count: pl.Series | pl.Expr = pl.lit(0, dtype=pl.Int64)
     killed: pl.Series | pl.Expr = pl.lit(0, dtype=pl.Int64)
     wasted: pl.Series | pl.Expr = pl.lit(0.0)
@@ -93,10 +95,17 @@ def make_schedule(prepared: Prepared, log: Log, stops: Stops | None) -> pl.DataF
         num_preemptions=count,
         num_restarts=killed,
         wasted_gpu_s=wasted,
-        state=pl.Series(STATES, dtype=pl.Enum(STATES)).gather(state),
-        reason=reason,
+        state=_named(state, STATES),
+        reason=_named(reason, (*REASONS, None)),
     )
     return table.select(pl.col(name).cast(dtype) for name, dtype in SCHEDULE.items())
+
+
+def _named(codes: npt.NDArray[np.int8], names: Sequence[str | None]) -> pl.Series | pl.Expr:
+    """Name of every code; one value for all, which takes no room, where they are alike."""
+    if len(codes) and codes.min() == codes.max():
+        return pl.lit(names[codes[0]], dtype=pl.String)
+    return pl.Series(names, dtype=pl.String).gather(codes.astype(np.uint32))
 
 
 def job_table(prepared: Prepared, stops: Stops | None) -> pl.DataFrame:
@@ -120,7 +129,7 @@ def spread(values: npt.NDArray[Any], accepted: I64, height: int, fill: int = -1)
     return full
 
 
-def _places(prepared: Prepared, log: Log, height: int) -> tuple[pl.Series, pl.Series]:
+def _places(prepared: Prepared, log: Log, height: int) -> tuple[pl.Series, pl.Series | pl.Expr]:
     """Node ids, in their order and each once, and GPU type of every job."""
     hw, first = prepared.hw, prepared.first_entry[:-1]
     length = np.zeros(len(first), dtype=np.int64)
@@ -128,12 +137,12 @@ def _places(prepared: Prepared, log: Log, height: int) -> tuple[pl.Series, pl.Se
     stop = np.where((log.start < 0) | (log.end == NEVER), first, log.stop_entry)
     node = np.empty(len(log.held.item), dtype=np.int64)
     node = node[: list_nodes(hw, log.held, first, stop, node, length)]
-    lengths = np.zeros(height, dtype=np.int64)
-    lengths[prepared.accepted] = length
-    offsets = np.concatenate([[0], np.cumsum(lengths)])
-    ids = prepared.node_ids.to_arrow().take(pa.array(node))
-    lists = pa.LargeListArray.from_arrays(pa.array(offsets), ids, mask=pa.array(lengths == 0))
-    types = np.full(height, len(prepared.gpu_types), dtype=np.int64)
-    types[lengths > 0] = hw.groups[hw.group[node[offsets[:-1][lengths > 0]]], TYPE]
-    names = pl.Series([*prepared.gpu_types, None], dtype=pl.String)
-    return pl.Series(lists, dtype=pl.List(pl.String)), names.gather(types)
+    offsets = np.zeros(height + 1, dtype=np.int64)
+    np.cumsum(spread(length, prepared.accepted, height, fill=0), out=offsets[1:])
+    has_nodes = offsets[1:] > offsets[:-1]
+    types = np.full(height, len(prepared.gpu_types), dtype=np.int8)
+    types[has_nodes] = hw.groups[hw.group, TYPE].astype(np.int8)[node[offsets[:-1][has_nodes]]]
+    mask = None if has_nodes.all() else pa.array(~has_nodes)
+    ids = prepared.node_ids.gather(node).to_arrow(compat_level=pl.CompatLevel.newest())
+    lists = pa.LargeListArray.from_arrays(pa.array(offsets), ids, mask=mask)
+    return pl.Series(lists, dtype=pl.List(pl.String)), _named(types, (*prepared.gpu_types, None))
