@@ -48,7 +48,7 @@ def _trailing_zeros(word: Any) -> int:
 def _decorators() -> ModuleType:
     """Stand-in for ``_compiled``: leaves every function to Python."""
     module = ModuleType(f"{_PREFIX}compiled")
-    for name in ("compiled", "melted", "entry"):
+    for name in ("compiled", "melted", "viewed", "entry"):
         setattr(module, name, _as_it_is)
     module.constant = int  # type: ignore[attr-defined]
     module.ZERO = 0  # type: ignore[attr-defined]
