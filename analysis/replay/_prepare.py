@@ -156,9 +156,8 @@ def prepare(
     job_class = job_class[accepted]
     submit = table["submit_time"].to_physical().to_numpy()
     ratios, column = _speed_ratios(taken, site, cluster, notes)
-    duration = to_us(taken["duration_s"])
-    predicted_log = duration if predicted is None else predicted_us(taken, predicted)
-    run = _on_types(duration, ratios)
+    predicted_log = predicted_us(taken, predicted)
+    run = _on_types(to_us(taken["duration_s"]), ratios)
     return Prepared(
         jobs=table,
         reason=_with_censoring(reason, table),
