@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -64,6 +64,8 @@ class Prepared:
         Predicted microseconds on the hardware of the log.
     job_class, classes : int64 arrays
         Class of each job, and the table of classes.
+    nodes : DataFrame
+        The nodes that take part, as the hardware numbers them.
     """
 
     jobs: pl.DataFrame
@@ -80,6 +82,7 @@ class Prepared:
     first_entry: I64
     hw: Hardware
     node_ids: pl.Series
+    nodes: pl.DataFrame
     gpu_types: list[str | None]
     num_cpu_jobs: int
     notes: list[str]
@@ -173,6 +176,7 @@ def prepare(
         first_entry=np.concatenate([[0], np.cumsum(most_entries[job_class])]).astype(np.int64),
         hw=hw,
         node_ids=site.nodes["node_id"][order],
+        nodes=site.nodes[order],
         gpu_types=site.gpu_types,
         num_cpu_jobs=num_cpu_jobs,
         notes=notes,
@@ -294,6 +298,15 @@ def _scored(
     fits = _fit_empty(hw, classes, _most_entries(classes, hw))
     classes[is_open & ~fits & (classes[:, _place.MODE] == _place.ON_ONE_NODE), _place.MODE] = _place.WHOLE_NODES_FIRST
     return classes, hw
+
+
+def with_room_to_spread(prepared: Prepared) -> Prepared:
+    """The same with room for the entries of jobs that are put onto as many nodes as they have GPUs."""
+    wide = prepared.classes.copy()
+    wide[:, _place.MODE] = _place.SPREAD
+    most = np.maximum(_most_entries(wide, prepared.hw), _most_entries(prepared.classes, prepared.hw))
+    first_entry = np.concatenate([[0], np.cumsum(most[prepared.job_class])]).astype(np.int64)
+    return replace(prepared, first_entry=first_entry)
 
 
 def _most_entries(classes: I64, hw: Hardware) -> I64:

@@ -39,10 +39,10 @@ class Cluster:
     Parameters
     ----------
     nodes : DataFrame, one row per node
-        node_id (unique), num_gpus; and gpu_type, vc, num_cpus, mem_gib, idle_w, busy_w, where null or missing means
-        not known; and available_from, available_to, the instants from which and before which the node is there, where
-        null or missing means that it was, or stays, there. Nodes without a GPU take no part in a replay. Other columns
-        are left out.
+        node_id (unique), num_gpus; and gpu_type, vc, rack, pod, num_cpus, mem_gib, idle_w, busy_w, where null or
+        missing means not known; and available_from, available_to, the instants from which and before which the node is
+        there, where null or missing means that it was, or stays, there. Nodes without a GPU take no part in a replay.
+        Other columns are left out.
     name : str
         What to call it in reports.
     speed : mapping of str to float, optional

@@ -24,8 +24,9 @@ __all__ = [
     "spec_problems",
 ]
 
-#: Columns of ``Cluster.nodes``. ``idle_w`` and ``busy_w``: power of the node without and with all GPUs busy [W];
-#: ``available_from`` and ``available_to``: when the node comes and leaves, null = it was, or stays, there.
+#: Columns of ``Cluster.nodes``. ``rack`` and ``pod``: what shares a switch, and a group of such; ``idle_w`` and
+#: ``busy_w``: power of the node without and with all GPUs busy [W]; ``available_from`` and ``available_to``: when the
+#: node comes and leaves, null = it was, or stays, there.
 NODE_COLUMNS: Final[dict[str, pl.DataType]] = {
     "node_id": pl.String(),
     "gpu_type": pl.String(),
@@ -33,6 +34,8 @@ NODE_COLUMNS: Final[dict[str, pl.DataType]] = {
     "num_cpus": pl.Float64(),
     "mem_gib": pl.Float64(),
     "vc": pl.String(),
+    "rack": pl.String(),
+    "pod": pl.String(),
     "idle_w": pl.Float64(),
     "busy_w": pl.Float64(),
     "available_from": TIME,
@@ -41,7 +44,7 @@ NODE_COLUMNS: Final[dict[str, pl.DataType]] = {
 EXAMPLE: Final = 'a line "name = …", then tables [[nodes]] with count, gpu_type and num_gpus'
 _TOP_KEYS: Final = ("name", "nodes", "outages", "speed", "links")
 NODE_KEYS: Final = ("count", *(key for key in NODE_COLUMNS if key != "node_id"))
-_TEXT_KEYS: Final = ("gpu_type", "vc")
+_TEXT_KEYS: Final = ("gpu_type", "vc", "rack", "pod")
 _WHOLE_KEYS: Final = ("count", "num_gpus")
 _TIME_KEYS: Final = ("available_from", "available_to")
 _AN_INSTANT: Final = "an instant such as 2024-03-01T12:00:00Z"

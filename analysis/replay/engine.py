@@ -23,7 +23,7 @@ from analysis.replay._jobs import US, check_predicted
 from analysis.replay._moving import Moving, Preemption, make_moving
 from analysis.replay._order import make_queues
 from analysis.replay._plain import way_to_run
-from analysis.replay._prepare import EXCEEDS_CAPACITY, Prepared, prepare
+from analysis.replay._prepare import EXCEEDS_CAPACITY, Prepared, prepare, with_room_to_spread
 from analysis.replay._promises import Conserve, make_promises
 from analysis.replay._queues import Ends
 from analysis.replay._schedule import Stops, count_kills, count_stops, job_table, make_schedule
@@ -206,6 +206,8 @@ def carry_out(  # noqa: PLR0913 - what ``replay`` was asked for
     columns = sorted(chosen.needs - {"predicted_duration_s"} - (chosen.optional.keys() - set(jobs.columns)))
     scoring = Scoring(SCORED[placement], seed) if placement in SCORED else None
     prepared = prepare(jobs, cluster=cluster, predicted=predicted, use_vcs=use_vcs, columns=columns, scoring=scoring)
+    if getattr(chosen.rule, "spreads", False):
+        prepared = with_room_to_spread(prepared)
     prepared, happenings = with_events(prepared, cluster, interval=interval)
     kept_in = None if isinstance(events, bool) else Path(events)
     with EventSink(kept_in, prepared) if events else nullcontext() as sink:

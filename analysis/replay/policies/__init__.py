@@ -3,7 +3,7 @@
 One file per family; a new policy is one function with ``@policy`` (see ``registry``).
 """
 
-from analysis.replay.policies import backfill, fair, leases, lending, moving, orders
+from analysis.replay.policies import backfill, fair, leases, lending, moving, orders, topology
 from analysis.replay.policies.own import NumbaKey, PythonKey, PythonScheduler
 from analysis.replay.policies.registry import POLICIES, Policy, policy
 from analysis.replay.policies.rules import MovingKey
@@ -22,4 +22,5 @@ __all__ = [
     "moving",
     "orders",
     "policy",
+    "topology",
 ]

@@ -20,7 +20,7 @@ import polars as pl
 
 from analysis.errors import UnknownNameError, UsageError
 from analysis.replay.policies.own import PythonScheduler
-from analysis.replay.policies.registry import POLICIES, policy
+from analysis.replay.policies.registry import POLICIES, Policy, policy
 from analysis.replay.policies.rules import Costs, SecondsBySize
 
 if TYPE_CHECKING:
@@ -90,13 +90,24 @@ class _Loans:
         return rows[np.sort(np.unique(asks, return_index=True)[1])].tolist()  # type: ignore[no-any-return]
 
 
-def _lend(order: str, costs: Costs) -> PythonScheduler:
+def static_order(order: str) -> Policy:
+    """The policy of that name, whose key never changes.
+
+    Raises
+    ------
+    UnknownNameError, UsageError
+        If there is none, or its key moves.
+    """
     if order not in POLICIES:
-        raise UnknownNameError(kind="order of lending", found=order, known=_orders())
-    chosen = POLICIES[order]
-    if not isinstance(chosen.rule, pl.Expr):
-        msg = f"lending: found order {order!r}, whose key moves; expected one of {', '.join(_orders())}."
+        raise UnknownNameError(kind="order", found=order, known=_orders())
+    if not isinstance(POLICIES[order].rule, pl.Expr):
+        msg = f"order: found {order!r}, whose key moves; expected one of {', '.join(_orders())}."
         raise UsageError(msg)
+    return POLICIES[order]
+
+
+def _lend(order: str, costs: Costs) -> PythonScheduler:
+    chosen = static_order(order)
 
     def begin(sim: Simulation, blocks: bool) -> Callable[[int], None]:  # noqa: FBT001 - the engine's call
         from analysis.replay._order import job_ranks

@@ -110,6 +110,8 @@ class PythonScheduler:
         Leave out the instants at which nobody of those who wait would fit: for schedulers that do not preempt.
     leaves_vc : bool
         Whether it puts jobs onto nodes of other VCs.
+    spreads : bool
+        Whether it puts jobs onto nodes of its own choice (``Simulation.start_on``).
     owner : str, optional
         Column by which ``Simulation.owner_use_gpu_s`` counts GPU time …
     half_life_s : float
@@ -122,6 +124,7 @@ class PythonScheduler:
     needs: frozenset[str] = _MAY_PREDICT
     until_fits: bool = False
     leaves_vc: bool = False
+    spreads: bool = False
     owner: str | None = None
     half_life_s: float = math.inf
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from analysis.replay._bits import I64
 from analysis.replay._compiled import ZERO, constant, melted
 from analysis.replay._hardware import release
-from analysis.replay._place import ANY_TYPE, NOWHERE, fitting_type, place_quick
+from analysis.replay._place import ANY_TYPE, NOWHERE, fitting_type, grab, place_quick
 from analysis.replay._state import MOST_WAITING, NEVER, RUNNING, WAITING
 from analysis.replay.steps import _passes
 from analysis.replay.steps._box import Box, compiled, entry
@@ -41,6 +41,21 @@ def start_row_in(s: Steps, job: int, row: I64, now: int) -> int:
     if stop == NOWHERE:
         return NO_ROOM
     begin_run(s, job, stop, now)
+    return DID
+
+
+@compiled
+def start_on_in(s: Steps, job: int, nodes: I64, gpus: I64, now: int) -> int:
+    """Start a waiting job on whole GPUs of nodes, so many of each; NO_ROOM if they are not free."""
+    if s.kept.status[job] != WAITS:
+        return WRONG_STATUS
+    for i in range(len(nodes)):
+        if s.hw.free[nodes[i]] < gpus[i]:
+            return NO_ROOM
+    at = s.work.first_entry[job]
+    for i in range(len(nodes)):
+        at = grab(s.hw, nodes[i], gpus[i], s.log.held, at)
+    begin_run(s, job, at, now)
     return DID
 
 
@@ -194,6 +209,12 @@ def start_job(box: Box, job: int, now: int) -> int:
 def start_row(box: Box, job: int, row: I64, now: int) -> int:
     """See ``start_row_in``."""
     return start_row_in(box.state, job, row, now)
+
+
+@entry
+def start_on(box: Box, job: int, nodes: I64, gpus: I64, now: int) -> int:
+    """See ``start_on_in``."""
+    return start_on_in(box.state, job, nodes, gpus, now)
 
 
 @entry

@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Sequence
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -24,14 +24,15 @@ from analysis.replay.placement import PLACEMENTS, SCORED
 from analysis.replay.policies.rules import Costs
 from analysis.replay.result import ReplayResult
 from analysis.replay.steps import _kernel
+from analysis.replay.steps._elsewhere import Elsewhere
 from analysis.replay.steps._outcome import outcome
-from analysis.replay.steps._scene import OUTCOMES, Scene
+from analysis.replay.steps._scene import OUTCOMES
 from analysis.replay.steps._state import F64, RUNS
 
 __all__ = ["Simulation"]
 
 
-class Simulation(Scene):
+class Simulation(Elsewhere):
     """One replay, driven from outside: ``advance`` to the next instant, look, ``start`` and ``stop`` jobs, go on.
 
     It keeps the rules of ``analysis.replay.replay``: integer microseconds and milli-GPUs; at one instant all ends come
@@ -198,30 +199,6 @@ class Simulation(Scene):
             self._refuse(row, "start", "waits")
         return done == 1
 
-    def start_in(self, row: int, vc: int) -> bool:
-        """Start a waiting job on the nodes of another VC, asking for the same as at home.
-
-        Returns
-        -------
-        bool
-            False, and nothing happens, if it does not fit there now, or never would.
-
-        Raises
-        ------
-        UsageError
-            If it does not wait, or the placement is a scored one: those know every VC's jobs beforehand.
-        """
-        if self.prepared.hw.scores is not None:
-            msg = "simulation: a job can be put into another VC under placement 'consolidate' only. Leave it out."
-            raise UsageError(msg)
-        ask = self._ask_in(int(self.prepared.job_class[row]), vc)
-        if ask is None:
-            return False
-        done = _kernel.start_row(self.box, row, ask, self.now_us)
-        if done < 0:
-            self._refuse(row, "start", "waits")
-        return done == 1
-
     def start_in_order(self, rows: I64, *, blocks: bool) -> int:
         """Start waiting jobs in the order given.
 
@@ -270,11 +247,6 @@ class Simulation(Scene):
                 f"{self.kept.begin[row]} us and its minimum run time is {self.costs.min_run_s} s. Ask can_stop first."
             )
             raise UsageError(msg)
-
-    def _refuse(self, row: int, verb: str, expected: str) -> NoReturn:
-        what = ("has not been submitted", "waits", "runs", "has ended")[self.kept.status[row]]
-        msg = f"simulation: cannot {verb} job {self.job_ids[row]!r}: it {what}; expected one that {expected}."
-        raise UsageError(msg)
 
     def start_by_key(self, vc: int, keys: npt.ArrayLike, *, blocks: bool) -> None:
         """One scheduling pass over a VC: start its waiting jobs by their keys, lowest first.

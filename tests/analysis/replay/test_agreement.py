@@ -16,8 +16,8 @@ from analysis.replay import POLICIES, Cluster
 from tests import reference_engine, reference_preemption
 from tests.replay_cases import PREDICTED, Case, assert_agreement, cases, crowd, engine_of, reference_of, small
 
-#: Lending has an engine of its own to agree with: test_lending.
-LENDING = {"lending", "lending_skip"}
+#: These have tests of their own with something to agree with: test_lending, test_topology.
+LENDING = {"lending", "lending_skip", "topology", "topology_skip"}
 TOLD = [name for name in POLICIES if name not in LENDING]
 PREEMPTIVE = [name for name in TOLD if POLICIES[name].preempts]
 PHILLY = "philly/philly_jobs.csv.gz"

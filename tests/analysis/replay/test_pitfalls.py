@@ -241,7 +241,7 @@ def test_c74_a_gang_starts_whole_or_not_at_all(policy: str):
 def test_c74_two_gangs_do_not_deadlock(policy: str):
     """12 and 12 of 16 GPUs: the second one holds nothing of the 4 that are left, and they go to who may have them."""
     # Elsewhere s is the head, or may pass.
-    blocked = {"fifo", "sjf", "ljf", "edf", "multifactor", "srtf", "las", "fair_share", "lending"}
+    blocked = {"fifo", "sjf", "ljf", "edf", "multifactor", "srtf", "las", "fair_share", "lending", "topology"}
     jobs = make_jobs([ask("g1", 12, 10), ask("g2", 12, 10), ask("s", 4, 10, at=1)])
     result = replay(jobs, cluster=gpus(8, 8), policy=policy)
     assert column(result, "start_s") == {"g1": 0, "g2": 10, "s": 10 if policy in blocked else 1}

@@ -186,7 +186,7 @@ def test_a_policy_of_our_own_orders_by_any_column():
 def test_what_policies_say_of_themselves():
     assert POLICIES["fifo"].needs == {"submit_time"}
     assert POLICIES["qssf"].needs == {"num_gpus", "predicted_duration_s"}
-    blind = {"fifo", "smallest_first", "edf", "multifactor", "las", "fair_share", "lending"}
+    blind = {"fifo", "smallest_first", "edf", "multifactor", "las", "fair_share", "lending", "topology"}
     assert {name for name, chosen in POLICIES.items() if not chosen.uses_predictions} == blind | {
         *(f"{name}_skip" for name in blind),
         "tiresias",

@@ -16,12 +16,12 @@ NUM_REPLAYS = 200
 ALLOWED_GROWTH = 256 * 1024
 
 
-#: Conservative backfill and lending know one placement.
+#: Conservative backfill, lending and topology know one placement.
 CHOICES = [
     (policy, placement)
     for policy, chosen in sorted(POLICIES.items())
     for placement in sorted(PLACEMENTS)
-    if placement == "consolidate" or (chosen.trait != "conservative" and not policy.startswith("lending"))
+    if placement == "consolidate" or (chosen.trait != "conservative" and not policy.startswith(("lending", "topology")))
 ]
 
 

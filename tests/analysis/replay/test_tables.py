@@ -156,7 +156,9 @@ def test_rejected_jobs_count_nowhere_and_no_job_is_no_row():
     assert gantt(empty).height == 0
     with pytest.raises(UsageError, match="num_bins is 0"):
         over_time({"fifo": result}, num_bins=0)
-    with pytest.raises(UnknownNameError, match=r"no event of a replay is named 'lost' \(known: ended, killed, preempted"):
+    with pytest.raises(
+        UnknownNameError, match=r"no event of a replay is named 'lost' \(known: ended, killed, preempted"
+    ):
         over_time({"fifo": result}, events={"fifo": events_of((0, "lost", "0", 1))})
 
 
