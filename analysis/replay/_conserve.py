@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from analysis.replay._closed import foresee, learn, note_end
 from analysis.replay._compiled import ZERO, compiled, constant, entry, melted
 from analysis.replay._events import Events, next_event
 from analysis.replay._events_conserve import node_events
@@ -10,7 +11,7 @@ from analysis.replay._heap import float_up, sink, take_out
 from analysis.replay._loosened import NO_NODE, has_gap, loosen, need_of
 from analysis.replay._place import ANY_TYPE, NOWHERE, VC, node_of, place_quick
 from analysis.replay._promises import Conserve, book, longest, plan, promise
-from analysis.replay._state import FINISHED, MOST_WAITING, NEVER, NEXT, RUNNING, WAITING, begin_instant, note_job
+from analysis.replay._state import ASKED, FINISHED, KNOWN, MOST_WAITING, NEVER, NEXT, RUNNING, WAITING, begin_instant, note_job
 from analysis.replay._tape import ENDED, STARTED, SUBMITTED, note
 
 NOBODY = constant(-1)
@@ -72,6 +73,7 @@ def end(s: Conserve, job: int, now: int) -> None:
     s.log.counters[RUNNING] -= 1
     take_out(s.p.events, s.log.counters[RUNNING], job)
     note_job(s.hw, s.work, s.log, ENDED, job, now)
+    note_end(s.work.closed, job)
     if s.p.due[job] > now:
         book(s, job, now, ZERO + 1)
         came_free(s, job)
@@ -268,8 +270,12 @@ def run(s: Conserve, x: Events | None) -> int:
             if p.is_loose[vc] == 1:
                 tighten(s, vc, now)
         keep_promises(s, now)
+        learn(s.work.closed)
+        if counters[KNOWN] <= job < n and submit[job] == now:
+            return ASKED
         while job < n and submit[job] == now:
             note(s.log.tape, now, SUBMITTED, job)
+            foresee(s.work.closed, job)
             arrive(s, job, now)
             job += 1
         counters[NEXT] = job

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from analysis.replay import _tape
 from analysis.replay._backfill import NOBODY, Backfill
+from analysis.replay._closed import comes_before, foresee, learn, note_end
 from analysis.replay._compiled import ZERO, constant, entry, melted
 from analysis.replay._easy import easy_arrive, easy_end, easy_pass, head_rank
 from analysis.replay._events import Events, is_waiting_for_nodes, next_event
@@ -12,7 +13,9 @@ from analysis.replay._hardware import release
 from analysis.replay._place import NOWHERE, PIECES, VC, fitting_type
 from analysis.replay._queues import Queues, pop, pop_end, push
 from analysis.replay._state import (
+    ASKED,
     FINISHED,
+    KNOWN,
     MOST_WAITING,
     NEVER,
     NEXT,
@@ -86,7 +89,7 @@ def queue_pass(s: State, vc: int, now: int, ended: bool) -> None:  # noqa: FBT00
             return
         best = ZERO
         for k in range(1, num_live):
-            if q.heap[q.first[live[k]]] < q.heap[q.first[live[best]]]:
+            if comes_before(q.key, q.heap[q.first[live[k]]], q.heap[q.first[live[best]]]):
                 best = k
         queue = live[best]
         if start(s, head_of(q, queue), q.types[queue], now):
@@ -128,6 +131,7 @@ def end_all(s: State, b: Backfill | None, now: int) -> None:
         counters[RUNNING] -= 1
         release(s.hw, s.log.held, s.work.first_entry[job], s.log.stop_entry[job])
         note_job(s.hw, s.work, s.log, _tape.ENDED, job, now)
+        note_end(s.work.closed, job)
         vc = s.work.classes[s.work.job_class[job], VC]
         touch(s, vc, ENDED)
         if b is not None:
@@ -167,8 +171,12 @@ def run(s: State, b: Backfill | None, x: Events | None) -> int:
         if why != FINISHED:
             return why
         end_all(s, b, now)
+        learn(s.work.closed)
+        if counters[KNOWN] <= job < n and submit[job] == now:
+            return ASKED
         node_events(s, b, x, now)
         while job < n and submit[job] == now:
+            foresee(s.work.closed, job)
             arrive(s, b, job)
             counters[WAITING] += 1
             touch(s, s.work.classes[s.work.job_class[job], VC], ARRIVED)

@@ -11,6 +11,7 @@ import polars as pl
 from analysis.errors import HindcastError
 from analysis.replay import _place
 from analysis.replay._bits import I64
+from analysis.replay._closed import F64
 from analysis.replay._hardware import TYPE
 from analysis.replay._jobs import US
 from analysis.replay._prepare import Prepared
@@ -86,8 +87,8 @@ def pair_ranks(policy: Policy, prepared: Prepared, slots: list[list[int]]) -> tu
     return _ranks(order, usable.size)
 
 
-def make_queues(policy: Policy, prepared: Prepared) -> Queues:
-    """Lay out the queues that the policy's trait asks for, empty."""
+def make_queues(policy: Policy, prepared: Prepared, key: F64 | None = None) -> Queues:
+    """Lay out the queues that the policy's trait asks for, empty; ``key`` will hold keys that are known at arrival."""
     classes, num_vcs = prepared.classes, prepared.num_vcs
     vc_classes = np.searchsorted(classes[:, _place.VC], np.arange(num_vcs + 1)).astype(np.int64)
     num_slots, types = 1, np.full(len(classes), -1, dtype=np.int64)
@@ -99,7 +100,8 @@ def make_queues(policy: Policy, prepared: Prepared) -> Queues:
         padded = np.array([[1 << t for t in row] + [0] * (num_slots - len(row)) for row in slots], dtype=np.int64)
         types = padded[classes[:, _place.VC]].ravel()
     else:
-        rank, place_at = job_ranks(policy, prepared)
+        same = np.arange(len(prepared.accepted), dtype=np.int64)
+        rank, place_at = (same, same) if key is not None else job_ranks(policy, prepared)
         queue = prepared.job_class
     vc_queues = vc_classes * num_slots
     if policy.trait == "strict":
@@ -118,4 +120,5 @@ def make_queues(policy: Policy, prepared: Prepared) -> Queues:
         fresh=np.zeros(len(types), dtype=np.int64),
         vc_queues=vc_queues,
         types=types,
+        key=key,
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from analysis.replay._bits import I64
+from analysis.replay._closed import F64, comes_before
 from analysis.replay._compiled import ZERO, compiled
 
 
@@ -25,6 +26,7 @@ class Queues(NamedTuple):
     fresh: I64  # [Q] 1: somebody came since the last pass
     vc_queues: I64  # [V + 1] queues of VC v are vc_queues[v] … vc_queues[v + 1]
     types: I64  # [Q] GPU types that the queue stands for, a bit each
+    key: F64 | None = None  # [n] where keys are known at arrival only: ranks are jobs then, in the order of submission
 
 
 class Ends(NamedTuple):
@@ -43,7 +45,7 @@ def push(q: Queues, queue: int, rank: int) -> None:
     while i > 0:
         up = (i - 1) >> 1
         above = heap[first + up]
-        if above <= rank:
+        if comes_before(q.key, above, rank):
             break
         heap[first + i] = above
         i = up
@@ -62,9 +64,9 @@ def pop(q: Queues, queue: int) -> None:
         down = 2 * i + 1
         if down >= n:
             break
-        if down + 1 < n and heap[first + down + 1] < heap[first + down]:
+        if down + 1 < n and comes_before(q.key, heap[first + down + 1], heap[first + down]):
             down += 1
-        if heap[first + down] >= last:
+        if not comes_before(q.key, heap[first + down], last):
             break
         heap[first + i] = heap[first + down]
         i = down

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from analysis.replay._closed import guess_of, note_end
 from analysis.replay._compiled import ZERO, compiled, melted
 from analysis.replay._hardware import release
 from analysis.replay._heap import float_up, sink, take_out
@@ -180,6 +181,7 @@ def end_run(s: Preemption, job: int, now: int) -> None:
     release(s.hw, s.log.held, s.work.first_entry[job], s.log.stop_entry[job])
     forget_run(s, job, now)
     note_job(s.hw, s.work, s.log, ENDED, job, now)
+    note_end(s.work.closed, job)
     if s.m.stops[job] > 0:
         s.m.wasted[job] += s.m.restart[s.work.job_class[job]]
 
@@ -212,6 +214,7 @@ def arrive(s: Preemption, job: int) -> None:
     """Let a job wait that is new, or lost its node."""
     m, kind = s.m, s.m.rule[KIND]
     if kind == REMAINING:
+        m.guess[job] = guess_of(s.work.closed, job, m.guess[job])
         m.key[job] = m.guess[job]
     elif kind == LEVELS:
         m.key[job] = m.place_of_level[level_of(s, job, m.held[job])]

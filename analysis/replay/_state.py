@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from analysis.replay._bits import I64
+from analysis.replay._closed import Closed
 from analysis.replay._compiled import constant, melted
 from analysis.replay._hardware import Entries, Hardware
 from analysis.replay._place import NOWHERE, VC, place_quick, type_of
@@ -21,9 +22,12 @@ I8 = npt.NDArray[np.int8]
 RUNNING, WAITING, MOST_WAITING, NEXT = 0, 1, 2, 3
 # … the last instant replayed, the last one that may be, and how many may be before Python has its turn.
 NOW, UNTIL, BUDGET = 4, 5, 6
-NUM_COUNTERS: Final = 7
-# Why a loop came back: nothing is left to happen; its budget is spent or the tape full; nothing more until then.
-FINISHED, PAUSED, REACHED = constant(0), constant(1), constant(2)
+# Jobs from this one on may not arrive before Python has predicted them.
+KNOWN: Final = 7
+NUM_COUNTERS: Final = 8
+# Why a loop came back: nothing is left to happen; its budget is spent or the tape full; nothing more until then; jobs
+# arrive that Python must predict, and all that ended at this instant have.
+FINISHED, PAUSED, REACHED, ASKED = constant(0), constant(1), constant(2), constant(3)
 
 
 class Work(NamedTuple):
@@ -35,6 +39,7 @@ class Work(NamedTuple):
     column: I64  # [T] speed column of a type
     classes: I64  # [C, 6] see _place
     first_entry: I64  # [n + 1] room for what each job may hold
+    closed: Closed | None = None  # where predictions are made in the replay
 
 
 class Log(NamedTuple):
