@@ -1,6 +1,7 @@
 """Replay a log under schedulers: engine, cluster, placement, packing, policies, speeds, result."""
 
 from analysis.replay.allocation import allocation
+from analysis.replay.closed_loop import Forecaster, RollingPrediction
 from analysis.replay.cluster import Cluster
 from analysis.replay.engine import replay
 from analysis.replay.fidelity import fidelity
@@ -19,6 +20,7 @@ __all__ = [
     "PLACEMENTS",
     "POLICIES",
     "Cluster",
+    "Forecaster",
     "NumbaKey",
     "PackingResult",
     "Policy",
@@ -26,6 +28,7 @@ __all__ = [
     "PythonScheduler",
     "ReplayInterrupted",
     "ReplayResult",
+    "RollingPrediction",
     "allocation",
     "fidelity",
     "gantt",

@@ -11,7 +11,18 @@ from analysis.replay._heap import float_up, sink, take_out
 from analysis.replay._loosened import NO_NODE, has_gap, loosen, need_of
 from analysis.replay._place import ANY_TYPE, NOWHERE, VC, node_of, place_quick
 from analysis.replay._promises import Conserve, book, longest, plan, promise
-from analysis.replay._state import ASKED, FINISHED, KNOWN, MOST_WAITING, NEVER, NEXT, RUNNING, WAITING, begin_instant, note_job
+from analysis.replay._state import (
+    ASKED,
+    FINISHED,
+    KNOWN,
+    MOST_WAITING,
+    NEVER,
+    NEXT,
+    RUNNING,
+    WAITING,
+    begin_instant,
+    note_job,
+)
 from analysis.replay._tape import ENDED, STARTED, SUBMITTED, note
 
 NOBODY = constant(-1)
@@ -269,10 +280,11 @@ def run(s: Conserve, x: Events | None) -> int:
                 mend(s, vc, now)
             if p.is_loose[vc] == 1:
                 tighten(s, vc, now)
-        keep_promises(s, now)
+        # Asked before anybody starts: who has no length must not end before the others arrive.
         learn(s.work.closed)
         if counters[KNOWN] <= job < n and submit[job] == now:
             return ASKED
+        keep_promises(s, now)
         while job < n and submit[job] == now:
             note(s.log.tape, now, SUBMITTED, job)
             foresee(s.work.closed, job)

@@ -12,7 +12,7 @@ from types import FrameType
 from typing import Final
 
 from analysis.replay import _tape
-from analysis.replay._state import BUDGET, NEVER, NEXT, NOW, PAUSED, REACHED, RUNNING, UNTIL, WAITING, Log
+from analysis.replay._state import ASKED, BUDGET, NEVER, NEXT, NOW, PAUSED, REACHED, RUNNING, UNTIL, WAITING, Log
 from analysis.replay.event_log import EventSink
 
 #: Instants of the first turn; later ones are as long as takes about this [s].
@@ -35,12 +35,15 @@ class Watch:
         Told how many jobs have ended, of how many.
     until_us : int
         The last instant that may be replayed.
+    answer : callable of Log, or None
+        Predicts the jobs that arrive now, where the loop asks.
     """
 
     num_jobs: int
     sink: EventSink | None = None
     progress: Callable[[int, int], None] | None = None
     until_us: int = NEVER
+    answer: Callable[[Log], None] | None = None
 
 
 #: Nobody looks on.
@@ -53,20 +56,23 @@ def drive(step: Callable[[], int], log: Log, watch: Watch) -> bool:
     Parameters
     ----------
     step : callable returning int
-        A turn: FINISHED, PAUSED, or REACHED.
+        A turn: FINISHED, PAUSED, REACHED, or ASKED.
 
     Returns
     -------
     bool
-        False if Ctrl-C ended it; the instant it was at is complete even then.
+        False if Ctrl-C ended it; the instant it was at is complete even then, unless predictions of it were asked for:
+        then the jobs that arrive at it have not arrived.
     """
     log.counters[UNTIL] = watch.until_us
-    budget = FIRST_BUDGET
+    budget = log.counters[BUDGET] = FIRST_BUDGET
+    began = time.monotonic()
     try:
         while True:
-            log.counters[BUDGET] = budget
-            began = time.monotonic()
             why = _turn(step, log, watch)
+            if why == ASKED and watch.answer is not None:
+                watch.answer(log)
+                continue
             if watch.progress is not None:
                 counters = log.counters
                 watch.progress(int(counters[NEXT] - counters[WAITING] - counters[RUNNING]), watch.num_jobs)
@@ -75,7 +81,8 @@ def drive(step: Callable[[], int], log: Log, watch: Watch) -> bool:
                 return True
             # How long a turn is changes nothing but how soon Python has the next one.
             factor = TURN_S / max(time.monotonic() - began, 1e-6)
-            budget = max(int(budget * min(max(factor, 1 / MOST_FASTER), MOST_FASTER)), 1)
+            budget = log.counters[BUDGET] = max(int(budget * min(max(factor, 1 / MOST_FASTER), MOST_FASTER)), 1)
+            began = time.monotonic()
     except KeyboardInterrupt:
         _finish_instant(step, log, watch)
         return False
@@ -87,6 +94,8 @@ def _finish_instant(step: Callable[[], int], log: Log, watch: Watch) -> None:
     while why == PAUSED:
         log.counters[BUDGET] = NEVER
         why = _turn(step, log, watch)
+    if watch.sink is not None:
+        watch.sink.take(log.tape)
     _reach_end(log, why)
 
 
@@ -100,7 +109,7 @@ def _turn(step: Callable[[], int], log: Log, watch: Watch) -> int:
     """One turn, and its events; Ctrl-C is heard before or after, so that no event is written twice or not at all."""
     with whole():
         why = step()
-        if watch.sink is not None and (why != PAUSED or _tape.is_full(log.tape)):
+        if watch.sink is not None and (why not in (PAUSED, ASKED) or _tape.is_full(log.tape)):
             watch.sink.take(log.tape)
     return why
 

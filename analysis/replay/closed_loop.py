@@ -11,7 +11,7 @@ called back once at every instant at which jobs are submitted.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, Protocol, cast, runtime_checkable
 
 import numpy as np
@@ -20,7 +20,7 @@ import polars as pl
 
 from analysis.errors import HindcastError, UnknownNameError, UsageError
 from analysis.replay._bits import I64
-from analysis.replay._closed import F64, Closed
+from analysis.replay._closed import F64, IS_ROLLING, Closed
 from analysis.replay._jobs import US, to_us
 from analysis.replay._moving import _ratio_table
 from analysis.replay._order import key_values
@@ -152,8 +152,29 @@ def check_columns(predicted: object, jobs: pl.DataFrame) -> list[str]:
     return columns
 
 
-def make_closed(predicted: object, policy: Policy, prepared: Prepared) -> tuple[Closed, bool]:
-    """Lay out what is learnt, empty; and tell whether a prediction has a place in the policy's order.
+@dataclass(frozen=True)
+class Teacher:
+    """Predictions of one replay.
+
+    Attributes
+    ----------
+    name : str
+        What a result calls it.
+    closed : Closed
+        What the loop keeps.
+    answer : callable of Log, or None
+        Predicts jobs from Python; None where the loop does it.
+    """
+
+    name: str
+    closed: Closed
+    answer: Callable[[Log], None] | None
+
+
+def prepare_closed(
+    predicted: RollingPrediction | Forecaster | str | None, policy: Policy, prepared: Prepared, jobs: pl.DataFrame
+) -> tuple[Prepared, Teacher]:
+    """Lay out what is learnt, empty, in place of predictions that stand beforehand.
 
     Raises
     ------
@@ -161,17 +182,27 @@ def make_closed(predicted: object, policy: Policy, prepared: Prepared) -> tuple[
         If the policy cannot do with predictions that are made at the submission.
     """
     offset, slope = _key_line(policy, prepared)
+    rolling = predicted if isinstance(predicted, RollingPrediction) else RollingPrediction(last=1, groups=())
+    closed = _make_closed(rolling, prepared, offset=offset, slope=slope)
+    ask = None
+    if not isinstance(predicted, RollingPrediction):
+        closed.rule[IS_ROLLING] = 0
+        forecaster = cast("Forecaster", predicted)
+        forecaster.begin(known_at_submission(jobs, prepared))
+        ask = answer(forecaster, closed, prepared)
+    name = str(getattr(predicted, "name", "forecaster"))
+    return replace(prepared, predicted=closed.on_types, predicted_log=closed.guess), Teacher(name, closed, ask)
+
+
+def _make_closed(rolling: RollingPrediction, prepared: Prepared, *, offset: F64, slope: F64) -> Closed:
     n = len(prepared.accepted)
-    rolling = predicted if isinstance(predicted, RollingPrediction) else None
-    group = _groups(rolling.groups if rolling else (), prepared)
-    last = rolling.last if rolling else 1
-    default = round(rolling.default_s * US) if rolling else 0
+    group = _groups(rolling.groups, prepared)
     num_groups = int(group.max(initial=-1)) + 1
-    facts = [last, rolling is not None and rolling.statistic == "median", default, rolling is not None]
-    closed = Closed(
+    facts = [rolling.last, rolling.statistic == "median", round(rolling.default_s * US), True]
+    return Closed(
         rule=np.array(facts, dtype=np.int64),
         group=group,
-        ring=np.zeros(num_groups * last, dtype=np.int64),
+        ring=np.zeros(num_groups * rolling.last, dtype=np.int64),
         seen=np.zeros(num_groups, dtype=np.int64),
         value=to_us(prepared.jobs["duration_s"][prepared.accepted]),
         ratio=_ratio_table(prepared),
@@ -182,9 +213,8 @@ def make_closed(predicted: object, policy: Policy, prepared: Prepared) -> tuple[
         key=np.zeros(n),
         ended=np.empty(n, dtype=np.int64),
         num_ended=np.zeros(2, dtype=np.int64),
-        scratch=np.empty(last, dtype=np.int64),
+        scratch=np.empty(rolling.last, dtype=np.int64),
     )
-    return closed, bool(np.any(slope != 0))
 
 
 def _groups(groups: tuple[Grouping, ...], prepared: Prepared) -> I64:
@@ -278,8 +308,3 @@ def _as_us(seconds: Any, rows: I64, forecaster: Forecaster) -> I64:
         )
         raise HindcastError(msg)
     return to_us(pl.Series(values))
-
-
-def name_of(predicted: object) -> str | None:
-    """What a result calls predictions."""
-    return cast("str | None", predicted) if not is_closed(predicted) else str(getattr(predicted, "name", "forecaster"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import nullcontext
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -14,7 +15,7 @@ import polars as pl
 
 from analysis.errors import UnknownNameError, UsageError
 from analysis.frames import jobs_to_polars
-from analysis.replay import _conserve, _loop, _preempt, _state
+from analysis.replay import _conserve, _loop, _preempt, _state, closed_loop
 from analysis.replay._backfill import make_backfill
 from analysis.replay._drive import NOBODY, Watch, drive
 from analysis.replay._events import Events
@@ -30,6 +31,7 @@ from analysis.replay._schedule import Stops, count_kills, count_stops, job_table
 from analysis.replay._scoring import Scoring
 from analysis.replay._state import NEVER, UNTIL
 from analysis.replay._tape import Tape, make_tape, no_tape
+from analysis.replay.closed_loop import Forecaster, RollingPrediction, Teacher
 from analysis.replay.cluster import Cluster
 from analysis.replay.event_arrays import interval_us, with_events
 from analysis.replay.event_log import EventSink
@@ -49,7 +51,7 @@ def replay(  # noqa: PLR0913 - each is a choice of its own, all but two with a d
     *,
     cluster: Cluster,
     policy: str | Policy = "fifo",
-    predicted: str | None = None,
+    predicted: str | RollingPrediction | Forecaster | None = None,
     placement: str = "consolidate",
     use_vcs: bool = True,
     seed: int = 0,
@@ -95,9 +97,11 @@ def replay(  # noqa: PLR0913 - each is a choice of its own, all but two with a d
         Where. If its nodes have VCs, a job only uses nodes of its own VC.
     policy : str or Policy, default "fifo"
         A name from ``POLICIES``, or one of them with options: ``POLICIES["multifactor"].using(seconds_per_gpu=60)``.
-    predicted : str, optional
+    predicted : str, RollingPrediction or Forecaster, optional
         Column of ``jobs`` with predicted durations [s], which order the queue and give predicted ends; run times are
-        always the true ones. By default the true durations.
+        always the true ones. By default the true durations. The others predict each job at its submission from the
+        jobs that have ended in the replay by then (see ``analysis.replay.closed_loop``), for policies that order by a
+        line over the prediction; ``result.jobs`` then holds predicted_s.
     placement : str, default "consolidate"
         A name from ``PLACEMENTS``. All but ``consolidate`` keep to CPUs and memory too, where jobs (num_cpus, mem_gib)
         and nodes state them: null on a job asks for none, null on a node means enough.
@@ -132,7 +136,8 @@ def replay(  # noqa: PLR0913 - each is a choice of its own, all but two with a d
         If the policy, the placement or the column of predictions does not exist.
     UsageError
         If conservative backfill is asked for with a placement other than ``consolidate``, a policy that is run in
-        Python on nodes that come and go, or a checkpoint interval that is not above 0.
+        Python on nodes that come and go, or a checkpoint interval that is not above 0; or if a policy cannot have
+        predictions in closed loop.
     NoTimelineError
         If a GPU job has no submission time.
     SchemaError
@@ -189,7 +194,7 @@ def carry_out(  # noqa: PLR0913 - what ``replay`` was asked for
     chosen: Policy,
     *,
     cluster: Cluster,
-    predicted: str | None,
+    predicted: str | RollingPrediction | Forecaster | None,
     placement: str,
     use_vcs: bool,
     seed: int,
@@ -202,17 +207,23 @@ def carry_out(  # noqa: PLR0913 - what ``replay`` was asked for
     """Replay as this copy of the module can: compiled, or by Python itself."""
     interval = interval_us(checkpoint_interval_s)
     jobs, cut = cut_at_limits(jobs, enforce=enforce_limits)
-    check_predicted(jobs, predicted)
+    is_closed = closed_loop.is_closed(predicted)
+    column = predicted if isinstance(predicted, str) else None
+    check_predicted(jobs, column)
     columns = sorted(chosen.needs - {"predicted_duration_s"} - (chosen.optional.keys() - set(jobs.columns)))
+    columns += closed_loop.check_columns(predicted, jobs)
     scoring = Scoring(SCORED[placement], seed) if placement in SCORED else None
-    prepared = prepare(jobs, cluster=cluster, predicted=predicted, use_vcs=use_vcs, columns=columns, scoring=scoring)
+    prepared = prepare(jobs, cluster=cluster, predicted=column, use_vcs=use_vcs, columns=columns, scoring=scoring)
     if getattr(chosen.rule, "spreads", False):
         prepared = with_room_to_spread(prepared)
     prepared, happenings = with_events(prepared, cluster, interval=interval)
+    teacher = None
+    if is_closed:
+        prepared, teacher = closed_loop.prepare_closed(predicted, chosen, prepared, jobs)
     kept_in = None if isinstance(events, bool) else Path(events)
     with EventSink(kept_in, prepared) if events else nullcontext() as sink:
         watch = Watch(len(prepared.accepted), sink, progress, _until_us(until, prepared))
-        log, stops, is_whole = run_loop(chosen, prepared, watch, happenings)
+        log, stops, is_whole = run_loop(chosen, prepared, watch, happenings, teacher)
         is_cut = _is_cut(log)
         if sink is not None:
             sink.finish(int(log.counters[UNTIL]) if is_cut else NEVER)
@@ -220,10 +231,10 @@ def carry_out(  # noqa: PLR0913 - what ``replay`` was asked for
             schedule=mark_timeouts(make_schedule(prepared, log, stops), cut),
             policy=chosen.name,
             placement=placement,
-            predicted=predicted,
+            predicted=column if teacher is None else teacher.name,
             cluster=cluster,
             notes=tuple(prepared.notes),
-            jobs=job_table(prepared, stops),
+            jobs=_with_predictions(job_table(prepared, stops), prepared, log, teacher),
             counts=_counts(prepared, log, cluster),
             event_log=None if sink is None else kept_in or sink.table(),
             stopped_time=_instant(int(log.counters[UNTIL]), prepared) if is_cut else None,
@@ -231,6 +242,18 @@ def carry_out(  # noqa: PLR0913 - what ``replay`` was asked for
     if not is_whole:
         raise ReplayInterrupted(result)
     return result
+
+
+def _with_predictions(
+    table: pl.DataFrame, prepared: Prepared, log: _state.Log, teacher: Teacher | None
+) -> pl.DataFrame:
+    """Add what each job was predicted at its submission; null for those that had none."""
+    if teacher is None:
+        return table
+    arrived = prepared.accepted[: int(log.counters[_state.NEXT])]
+    seconds = np.full(table.height, np.nan)
+    seconds[arrived] = teacher.closed.guess[: len(arrived)] / US
+    return table.with_columns(predicted_s=pl.Series(seconds).fill_nan(None))
 
 
 def _counts(prepared: Prepared, log: _state.Log, cluster: Cluster) -> dict[str, float | int | None]:
@@ -277,7 +300,11 @@ def _chosen(policy: str | Policy) -> Policy:
 
 
 def run_loop(
-    policy: Policy, prepared: Prepared, watch: Watch = NOBODY, nodes: Events | None = None
+    policy: Policy,
+    prepared: Prepared,
+    watch: Watch = NOBODY,
+    nodes: Events | None = None,
+    teacher: Teacher | None = None,
 ) -> tuple[_state.Log, Stops | None, bool]:
     """Run the compiled event loop over prepared arrays.
 
@@ -295,9 +322,13 @@ def run_loop(
         column=prepared.column,
         classes=prepared.classes,
         first_entry=prepared.first_entry,
+        closed=None if teacher is None else teacher.closed,
     )
     log = _empty_log(prepared, make_tape(prepared.hw, work) if watch.sink is not None else None)
     moving = make_moving(policy, policy.rule, prepared) if isinstance(policy.rule, MovingKey) else None
+    if teacher is not None and teacher.answer is not None:
+        log.counters[_state.KNOWN] = 0
+        watch = replace(watch, answer=teacher.answer)
     is_whole = True
     if len(prepared.accepted):
         is_whole = drive(_turns(policy, prepared, state_of=(work, log, moving, nodes)), log, watch)
@@ -333,7 +364,8 @@ def _turns(
         return partial(_preempt.run, Preemption(prepared.hw, work, log, moving), nodes)
     if policy.trait == "conservative":
         return partial(_conserve.run, Conserve(prepared.hw, work, log, make_promises(prepared)), nodes)
-    queues = make_queues(policy, prepared)
+    has_keys = work.closed is not None and bool(np.any(work.closed.slope != 0))
+    queues = make_queues(policy, prepared, work.closed.key if has_keys and work.closed is not None else None)
     ends = Ends(np.empty_like(log.start), np.empty_like(log.start))
     backfill = make_backfill(prepared, queues) if policy.trait == "easy" else None
     return partial(_loop.run, _state.State(prepared.hw, work, queues, ends, log), backfill, nodes)
@@ -345,7 +377,7 @@ def _empty_log(prepared: Prepared, tape: Tape | None = None) -> _state.Log:
     most = int(np.diff(prepared.first_entry).max(initial=0)) + 1
     num_queues = len(prepared.classes) * len(prepared.gpu_types) + prepared.num_vcs
     counters = np.zeros(_state.NUM_COUNTERS, dtype=np.int64)
-    counters[_state.NOW] = -1
+    counters[_state.NOW], counters[_state.KNOWN] = -1, n
     return _state.Log(
         start=np.full(n, -1, dtype=np.int64),
         end=np.full(n, -1, dtype=np.int64),

@@ -1,0 +1,241 @@
+"""Predictions in closed loop: exact, the same from outside and inside the loop, and blind to the future."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+from analysis.errors import HindcastError, UnknownNameError, UsageError
+from analysis.replay import POLICIES, Cluster, Forecaster, ReplayResult, RollingPrediction, policy, replay
+from tests.reference_closed import History, closed_reference
+from tests.replay_cases import Case, crowd, outcome
+from tests.replay_checks import schedule_bytes
+
+#: Orders whose key is a line over the prediction, with backfill, promises and preemption.
+LINES = ["sjf", "sjf_skip", "ljf", "ljf_skip", "qssf", "qssf_skip"]
+STATIC = ["fifo", "fifo_skip", "smallest_first", "edf_skip", "multifactor"]
+EVERY = [*LINES, *STATIC, "easy", "conservative", "srtf", "srtf_skip", "las_skip"]
+ROLLING = [
+    {"statistic": "median", "last": 3, "groups": (("user", "num_gpus"), ("user",), ("vc",), ()), "default_s": 7.0},
+    {"statistic": "mean", "last": 2, "groups": (("user",),), "default_s": 4.0},
+    {"statistic": "median", "last": 4, "groups": ((),), "default_s": 0.0},
+    {"statistic": "mean", "last": 1, "groups": (), "default_s": 5.0},
+]
+
+
+def peopled(seed: int, **how: Any) -> Case:
+    """A crowd with users, some of them unknown."""
+    case = crowd(seed, **how)
+    rng = random.Random(seed)
+    users = pl.Series([rng.choice(["ann", "bob", "cat", None]) for _ in range(case.jobs.height)], dtype=pl.String)
+    return case._replace(jobs=case.jobs.with_columns(user=users))
+
+
+def closed(case: Case, policy: str, rolling: Any, **how: Any) -> ReplayResult:
+    predicted = RollingPrediction(**rolling) if isinstance(rolling, dict) else rolling
+    return replay(case.jobs, cluster=case.cluster, policy=policy, predicted=predicted, **how)
+
+
+def predictions(result: ReplayResult) -> dict[str, int]:
+    """Microseconds by job."""
+    told = zip(result.schedule["job_id"], result.jobs["predicted_s"], strict=True)
+    return {job: round(seconds * 1e6) for job, seconds in told if seconds is not None}
+
+
+@pytest.mark.parametrize("policy", [*LINES, *STATIC, "easy"])
+def test_both_engines_agree(policy: str):
+    """Start, end, nodes and prediction of every job."""
+    for seed in range(12):
+        case, rolling = peopled(seed), ROLLING[seed % 4]
+        result = closed(case, policy, rolling)
+        expected, predicted = closed_reference(case, policy=policy, **rolling)
+        assert outcome(result) == expected
+        assert predictions(result) == predicted
+
+
+def walk(case: Case, result: ReplayResult, rolling: dict[str, Any]) -> dict[str, int]:
+    """What must have been predicted, from the event log alone."""
+    ids = result.schedule["job_id"].to_list()
+    rows = {row["job_id"]: row for row in case.jobs.rows(named=True)}
+    history, number = History([rows[i] for i in ids], **rolling), {job_id: j for j, job_id in enumerate(ids)}
+    rejected = set(result.schedule.filter(pl.col("state") == "rejected")["job_id"])
+    told, ended, since = {}, [], None
+    for row in result.events().rows(named=True):
+        if ended and (row["event"] != "ended" or row["time"] != since):
+            history.learn(ended)
+            ended = []
+        if row["event"] == "ended":
+            ended.append(number[row["job_id"]])
+            since = row["time"]
+        elif row["event"] == "submitted" and row["job_id"] not in rejected:
+            told[row["job_id"]] = history.predict(number[row["job_id"]])
+    return told
+
+
+@pytest.mark.parametrize("policy", EVERY)
+def test_predictions_follow_from_the_event_log(policy: str):
+    """All policies: at each submission, the last jobs of the group that had ended, and no others."""
+    seen = set()
+    for seed in range(8):
+        case, rolling = peopled(seed), ROLLING[seed % 3]
+        result = closed(case, policy, rolling, events=True)
+        told = walk(case, result, rolling)
+        assert predictions(result) == told
+        seen |= set(told.values())
+    assert len(seen) > 10
+
+
+@pytest.mark.parametrize("policy", EVERY)
+def test_open_loop_with_the_same_predictions_is_the_same_replay(policy: str):
+    for seed in range(8):
+        case = peopled(seed)
+        result = closed(case, policy, ROLLING[seed % 3])
+        column = result.jobs["predicted_s"].fill_null(0)
+        told = pl.DataFrame({"job_id": result.schedule["job_id"], "told": column})
+        opened = replay(case.jobs.join(told, on="job_id"), cluster=case.cluster, policy=policy, predicted="told")
+        assert schedule_bytes(opened) == schedule_bytes(result)
+        assert opened.counts == result.counts
+
+
+class Rolling:
+    """``RollingPrediction`` from outside."""
+
+    name = "rolling from outside"
+
+    def __init__(self, case: Case, rolling: dict[str, Any]) -> None:
+        self.case, self.rolling, self.ends, self.calls = case, rolling, [], []
+
+    def begin(self, jobs: pl.DataFrame) -> None:
+        assert not {"duration_s", "end_time", "start_time", "status"} & set(jobs.columns)
+        durations = self.case.jobs.select("job_id", "duration_s")
+        self.durations = jobs.join(durations, on="job_id", how="left", maintain_order="left")["duration_s"].to_list()
+        rows = jobs.with_columns(duration_s=pl.lit(None, dtype=pl.Float64)).rows(named=True)
+        self.history = History(rows, **self.rolling)
+
+    def ended(self, rows: np.ndarray, duration_s: np.ndarray, now_s: float) -> None:
+        assert duration_s.tolist() == [self.durations[j] for j in rows]
+        for j, seconds in zip(rows.tolist(), duration_s.tolist(), strict=True):
+            self.history.rows[j]["duration_s"] = seconds
+            for key in self.history.keys(j):
+                self.history.known.setdefault(key, []).append(round(seconds * 1e6))
+        self.ends.append(now_s)
+
+    def predict(self, rows: np.ndarray, now_s: float) -> list[float]:
+        self.calls.append((now_s, len(rows)))
+        return [self.history.predict(j) / 1e6 for j in rows.tolist()]
+
+
+@pytest.mark.parametrize("policy", EVERY)
+def test_a_forecaster_says_what_the_loop_says(policy: str):
+    for seed in range(6):
+        case, rolling = peopled(seed), ROLLING[seed % 3]
+        inside = closed(case, policy, rolling, events=True)
+        forecaster = Rolling(case, rolling)
+        assert isinstance(forecaster, Forecaster)
+        outside = closed(case, policy, forecaster, events=True)
+        assert schedule_bytes(outside) == schedule_bytes(inside)
+        assert outside.jobs.equals(inside.jobs)
+        assert outside.events().equals(inside.events())
+        # One call for all jobs of an instant.
+        instants = [now for now, _ in forecaster.calls]
+        assert instants == sorted(set(instants))
+        assert sum(num for _, num in forecaster.calls) == (inside.schedule["state"] != "rejected").sum()
+
+
+@pytest.mark.parametrize("policy", EVERY)
+def test_nothing_is_known_of_the_future(policy: str):
+    """Whatever else jobs would have taken that had not ended by an instant: what was predicted by then is the same."""
+    for seed in range(6):
+        case, rolling = peopled(seed), ROLLING[seed % 3]
+        result = closed(case, policy, rolling)
+        done = result.schedule.drop_nulls("end_time").sort("end_time")
+        until = done["end_time"][done.height // 3]
+        late = set(done.filter(pl.col("end_time") > until)["job_id"])
+        submitted = dict(zip(result.schedule["job_id"], result.jobs["submit_time"], strict=True))
+        longer = (
+            pl.when(pl.col("job_id").is_in(list(late))).then(pl.col("duration_s") * 3 + 100).otherwise("duration_s")
+        )
+        other = closed(case._replace(jobs=case.jobs.with_columns(longer)), policy, rolling)
+        before, after = predictions(result), predictions(other)
+        early = {job for job in before if submitted[job] <= until}
+        assert early
+        assert {job: before[job] for job in early} == {job: after[job] for job in early}
+
+
+def test_worked_out_by_hand():
+    """One GPU. a (10 s) and b (2 s) have ended when c and d come: d's user is known to be quick."""
+    start = pl.datetime(2024, 1, 1, time_zone="UTC", time_unit="us")
+    jobs = pl.select(
+        job_id=pl.Series(["a", "b", "c", "d", "e"]),
+        submit_time=start + pl.duration(seconds=pl.Series([0, 1, 12, 13, 14])),
+        user=pl.Series(["ann", "bob", "ann", "bob", "cat"]),
+        num_gpus=pl.lit(1.0),
+        duration_s=pl.Series([10.0, 2.0, 5.0, 7.0, 1.0]),
+    )
+    rolling = RollingPrediction("mean", last=2, groups=(("user",), ()), default_s=100.0)
+    result = replay(jobs, cluster=Cluster.uniform(num_nodes=1, num_gpus=1), policy="sjf", predicted=rolling)
+    # At 12 a and b have ended (b at this very instant); c starts and runs until 17. Then d (2) comes before e (6).
+    assert result.jobs["predicted_s"].to_list() == [100.0, 100.0, 10.0, 2.0, 6.0]
+    assert result.schedule["start_s"].to_list() == [0.0, 10.0, 12.0, 17.0, 24.0]
+    assert result.metrics()["predictor"] == "rolling_mean_2(user, all)"
+
+
+def test_a_policy_of_ones_own_with_a_line_works_and_others_are_refused():
+    @policy(trait="skip")
+    def aged_sjf() -> pl.Expr:
+        return pl.col("submit_time").to_physical() + 3e6 * pl.col("predicted_duration_s")
+
+    @policy(trait="skip")
+    def bent() -> pl.Expr:
+        return pl.col("predicted_duration_s") ** 2
+
+    try:
+        for seed in range(6):
+            case = peopled(seed)
+            result = closed(case, "aged_sjf", ROLLING[0], events=True)
+            assert predictions(result) == walk(case, result, ROLLING[0])
+            told = pl.DataFrame({"job_id": result.schedule["job_id"], "told": result.jobs["predicted_s"].fill_null(0)})
+            jobs = case.jobs.join(told, on="job_id")
+            opened = replay(jobs, cluster=case.cluster, policy="aged_sjf", predicted="told")
+            assert schedule_bytes(opened) == schedule_bytes(result)
+        with pytest.raises(UsageError, match=r"'bent' has a key that is no line .* Take one like sjf"):
+            closed(peopled(1), "bent", ROLLING[0])
+    finally:
+        del POLICIES["aged_sjf"], POLICIES["bent"]
+
+
+@pytest.mark.parametrize(("policy", "why"), [("sjf_fastest", "pairs"), ("gittins", "all jobs"), ("themis", "Python")])
+def test_who_cannot_is_refused_with_a_way_out(policy: str, why: str):
+    with pytest.raises(UsageError, match=rf"'{policy}' .*{why}.*give predictions as a column"):
+        closed(peopled(1), policy, ROLLING[0])
+
+
+def test_what_makes_no_sense_is_refused():
+    case = peopled(1)
+    with pytest.raises(UsageError, match=r"statistic is 'mode'.*last is 0.*default_s is -1.*groups are"):
+        RollingPrediction("mode", last=0, groups=("user",), default_s=-1)
+    with pytest.raises(UnknownNameError, match=r"no column to group jobs by is named 'team' \(known: .*user"):
+        closed(case, "sjf", {"groups": (("team",),)})
+    with pytest.raises(UsageError, match="predicted is a float; expected the name of a column, a RollingPrediction"):
+        closed(case, "sjf", 3.0)
+
+    class Bad(Rolling):
+        def predict(self, rows: np.ndarray, _now_s: float) -> list[float]:
+            return [-1.0] * len(rows)
+
+    with pytest.raises(HindcastError, match=r"predict of 'rolling from outside' gave \[-1\.0.*0 or more"):
+        closed(case, "sjf", Bad(case, ROLLING[0]))
+
+
+def test_who_has_not_arrived_when_it_is_stopped_has_no_prediction():
+    case = peopled(4)
+    whole = closed(case, "sjf", ROLLING[0])
+    until = whole.jobs["submit_time"].sort()[30]
+    part = closed(case, "sjf", ROLLING[0], until=until)
+    late = part.jobs["submit_time"] > until
+    assert part.jobs.filter(late)["predicted_s"].null_count() == late.sum()
+    assert part.jobs.filter(~late)["predicted_s"].equals(whole.jobs.filter(~late)["predicted_s"])
