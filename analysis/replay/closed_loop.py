@@ -1,4 +1,4 @@
-"""Predictions in closed loop: a job is predicted at its submission, from the jobs that have ended in the replay by then.
+"""Predictions in closed loop: each job is predicted at its submission, from the jobs that have ended in the replay.
 
 What ends at an instant is known to the jobs that are submitted at it. What is learnt of a job is its duration: its run
 time on the hardware of the log, pauses and waste out, whatever hardware it ran on here. CPU jobs and rejected jobs take
