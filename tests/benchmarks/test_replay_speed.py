@@ -14,7 +14,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from analysis.replay import POLICIES, Cluster, replay
+from analysis.replay import POLICIES, Cluster, RollingPrediction, replay
 from analysis.replay._prepare import prepare
 from analysis.replay.engine import run_loop
 
@@ -100,6 +100,26 @@ def test_3_400_000_jobs(benchmark: Any, year: pl.DataFrame, policy: str):
         pytest.skip("only with --benchmark-enable: 3,400,000 jobs take tens of seconds")
     result = benchmark.pedantic(replay, (year,), {"cluster": BIG, "policy": policy}, rounds=1, warmup_rounds=1)
     assert result.schedule["start_s"].null_count() == 0
+
+
+ROLLING = {
+    "mean_2": RollingPrediction("mean", last=2, groups=(("user",), ())),
+    "median_20": RollingPrediction("median", last=20, groups=(("user", "num_gpus"), ("user",), ())),
+}
+
+
+@cpu_time
+@pytest.mark.parametrize("rolling", [None, *ROLLING])
+@pytest.mark.parametrize("policy", ["sjf", "easy"])
+def test_predictions_in_closed_loop(benchmark: Any, policy: str, rolling: str | None):
+    """340,000 jobs of 500 users on 78 x 8 GPUs at load 0.8, predicted while they are replayed; None: true durations."""
+    cluster = Cluster.uniform(num_nodes=78, num_gpus=8)
+    jobs = synthetic_jobs(340_000 if benchmark.enabled else 2_000, cluster, load=0.8)
+    users = np.random.default_rng(1).integers(0, 500, jobs.height)
+    jobs = jobs.with_columns(user=pl.Series(users).cast(pl.String))
+    how = {"cluster": cluster, "policy": policy, "predicted": None if rolling is None else ROLLING[rolling]}
+    result = benchmark.pedantic(replay, (jobs,), how, rounds=1, warmup_rounds=1)
+    assert result.metrics()["num_finished"] == jobs.height
 
 
 @cpu_time

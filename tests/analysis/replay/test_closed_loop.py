@@ -10,6 +10,7 @@ import polars as pl
 import pytest
 
 from analysis.errors import HindcastError, UnknownNameError, UsageError
+from analysis.loaders import load
 from analysis.replay import POLICIES, Cluster, Forecaster, ReplayResult, RollingPrediction, policy, replay
 from tests.reference_closed import History, closed_reference
 from tests.replay_cases import Case, crowd, outcome
@@ -239,3 +240,30 @@ def test_who_has_not_arrived_when_it_is_stopped_has_no_prediction():
     late = part.jobs["submit_time"] > until
     assert part.jobs.filter(late)["predicted_s"].null_count() == late.sum()
     assert part.jobs.filter(~late)["predicted_s"].equals(whole.jobs.filter(~late)["predicted_s"])
+
+
+# --- a real trace ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.full_trace
+def test_philly_keeps_most_of_the_oracles_gain(real_data):
+    """The last 40 % of Philly on 43 nodes: measured before the engine was built with histories of iterated replays.
+
+    There strict SJF kept 0.93 to 0.95 of the oracle's gain and skip 0.86 on 42 nodes, with what the first 60 % taught;
+    here everything is learnt anew, so strict keeps a little less (0.90 and 0.89 on 2026-12-01).
+    """
+    jobs = load("sia_philly", real_data("philly/philly_jobs.csv.gz")).jobs
+    late = jobs.sort("submit_time").tail(round(jobs.height * 0.4))
+    cluster = Cluster.uniform(num_nodes=43, num_gpus=8)
+    rolling = RollingPrediction("median", last=20, groups=(("vc", "num_gpus"), ("vc",), ()))
+    oracle_h = {"fifo": 169.6, "fifo_skip": 23.2, "sjf": 9.28, "sjf_skip": 7.33}
+    for order, first_come, least in (("sjf", "fifo", 0.85), ("sjf_skip", "fifo_skip", 0.8)):
+        told = {}
+        for name, predicted in ((first_come, None), (order, None), ("closed", rolling)):
+            chosen = order if name == "closed" else name
+            row = replay(late, cluster=cluster, policy=chosen, predicted=predicted, use_vcs=False).metrics()
+            told[name] = row["mean_jct_s"] / 3600
+        assert told[first_come] == pytest.approx(oracle_h[first_come], rel=0.005)
+        assert told[order] == pytest.approx(oracle_h[order], rel=0.005)
+        share = (told[first_come] - told["closed"]) / (told[first_come] - told[order])
+        assert least < share < 1
