@@ -14,13 +14,13 @@ from analysis.replay._promises import Conserve, book, longest, plan, promise
 from analysis.replay._state import (
     ASKED,
     FINISHED,
-    KNOWN,
     MOST_WAITING,
     NEVER,
     NEXT,
     RUNNING,
     WAITING,
     begin_instant,
+    must_ask,
     note_job,
 )
 from analysis.replay._tape import ENDED, STARTED, SUBMITTED, note
@@ -253,6 +253,17 @@ def keep_promises(s: Conserve, now: int) -> None:
         begin(s, job, now)
 
 
+@melted
+def settle_promises(s: Conserve, now: int) -> None:
+    """Make new promises where old ones were taken back, and better ones where something came free."""
+    p = s.p
+    for vc in range(len(p.first)):
+        if p.is_torn[vc] == 1:
+            mend(s, vc, now)
+        if p.is_loose[vc] == 1:
+            tighten(s, vc, now)
+
+
 @entry
 def run(s: Conserve, x: Events | None) -> int:
     """Replay until all have ended or nothing helps those who wait, or Python shall have its turn; say which.
@@ -275,14 +286,10 @@ def run(s: Conserve, x: Events | None) -> int:
             return why
         all_events(s, now)
         node_events(s, x, now)
-        for vc in range(len(p.first)):
-            if p.is_torn[vc] == 1:
-                mend(s, vc, now)
-            if p.is_loose[vc] == 1:
-                tighten(s, vc, now)
+        settle_promises(s, now)
         # Asked before anybody starts: who has no length must not end before the others arrive.
         learn(s.work.closed)
-        if counters[KNOWN] <= job < n and submit[job] == now:
+        if must_ask(s.log, submit, job, now):
             return ASKED
         keep_promises(s, now)
         while job < n and submit[job] == now:

@@ -15,7 +15,6 @@ from analysis.replay._queues import Queues, pop, pop_end, push
 from analysis.replay._state import (
     ASKED,
     FINISHED,
-    KNOWN,
     MOST_WAITING,
     NEVER,
     NEXT,
@@ -23,6 +22,7 @@ from analysis.replay._state import (
     WAITING,
     State,
     begin_instant,
+    must_ask,
     note_job,
     start,
 )
@@ -172,7 +172,7 @@ def run(s: State, b: Backfill | None, x: Events | None) -> int:
             return why
         end_all(s, b, now)
         learn(s.work.closed)
-        if counters[KNOWN] <= job < n and submit[job] == now:
+        if must_ask(s.log, submit, job, now):
             return ASKED
         node_events(s, b, x, now)
         while job < n and submit[job] == now:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from analysis.replay._closed import foresee, learn
+from analysis.replay._closed import foresee, guess_of, learn
 from analysis.replay._compiled import ZERO, compiled, constant, entry, melted
 from analysis.replay._events import Events, is_waiting_for_nodes, next_event
 from analysis.replay._events_preempt import node_events
@@ -32,7 +32,17 @@ from analysis.replay._runs import (
     queue_of,
     stop_run,
 )
-from analysis.replay._state import ASKED, FINISHED, KNOWN, MOST_WAITING, NEVER, NEXT, RUNNING, WAITING, begin_instant
+from analysis.replay._state import (
+    ASKED,
+    FINISHED,
+    MOST_WAITING,
+    NEVER,
+    NEXT,
+    RUNNING,
+    WAITING,
+    begin_instant,
+    must_ask,
+)
 from analysis.replay._tape import SUBMITTED, note
 from analysis.replay._victims import best_leaves, catch_up, comes_after, node_to_clear, resort
 from analysis.replay._walk import walk
@@ -271,7 +281,7 @@ def run(s: Preemption, x: Events | None) -> int:
             return why
         all_events(s, now)
         learn(s.work.closed)
-        if counters[KNOWN] <= job < n and submit[job] == now:
+        if must_ask(s.log, submit, job, now):
             return ASKED
         node_events(s, x, now)
         if s.m.rule[KIND] == SLICES:
@@ -280,6 +290,7 @@ def run(s: Preemption, x: Events | None) -> int:
                     touch(s, vc, CHANGED)
         while job < n and submit[job] == now:
             foresee(s.work.closed, job)
+            s.m.guess[job] = guess_of(s.work.closed, job, s.m.guess[job])
             arrive(s, job)
             touch(s, s.work.classes[s.work.job_class[job], VC], ARRIVED)
             note(s.log.tape, now, SUBMITTED, job)

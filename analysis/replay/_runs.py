@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from analysis.replay._closed import guess_of, note_end
+from analysis.replay._closed import note_end
 from analysis.replay._compiled import ZERO, compiled, melted
 from analysis.replay._hardware import release
 from analysis.replay._heap import float_up, sink, take_out
@@ -214,7 +214,6 @@ def arrive(s: Preemption, job: int) -> None:
     """Let a job wait that is new, or lost its node."""
     m, kind = s.m, s.m.rule[KIND]
     if kind == REMAINING:
-        m.guess[job] = guess_of(s.work.closed, job, m.guess[job])
         m.key[job] = m.guess[job]
     elif kind == LEVELS:
         m.key[job] = m.place_of_level[level_of(s, job, m.held[job])]

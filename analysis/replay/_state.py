@@ -84,6 +84,12 @@ def begin_instant(log: Log, now: int) -> int:
 
 
 @melted
+def must_ask(log: Log, submit: I64, job: int, now: int) -> bool:
+    """Tell whether a job arrives that Python has not predicted yet."""
+    return bool(log.counters[KNOWN] <= job < len(submit) and submit[job] == now)
+
+
+@melted
 def note_job(hw: Hardware, work: Work, log: Log, kind: int, job: int, now: int) -> None:
     """Note an event of a job that has its nodes, or had them until now."""
     add_nodes(log.tape, hw, log.held, work.first_entry[job], log.stop_entry[job])

@@ -172,6 +172,7 @@ def replay(  # noqa: PLR0913 - each is a choice of its own, all but two with a d
         refuse_outages(cluster, what=f"replay: policy {chosen.name!r}, which is run in Python,")
     jobs = jobs_to_polars(jobs)
     marks = {"Scores": placement in SCORED, "Backfill": chosen.trait == "easy", "Offline": not cluster.is_steady}
+    marks["Closed"] = closed_loop.is_closed(predicted)
     with way_to_run(__name__, chosen, num_jobs=jobs.height, marks=marks) as engine:
         return engine.carry_out(  # type: ignore[no-any-return]
             jobs,
@@ -220,6 +221,7 @@ def carry_out(  # noqa: PLR0913 - what ``replay`` was asked for
     teacher = None
     if is_closed:
         prepared, teacher = closed_loop.prepare_closed(predicted, chosen, prepared, jobs)
+        happenings = happenings and happenings._replace(guess=teacher.closed.guess)
     kept_in = None if isinstance(events, bool) else Path(events)
     with EventSink(kept_in, prepared) if events else nullcontext() as sink:
         watch = Watch(len(prepared.accepted), sink, progress, _until_us(until, prepared))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from datetime import timedelta
 from typing import Any
 
 import numpy as np
@@ -12,8 +13,9 @@ import pytest
 from analysis.errors import HindcastError, UnknownNameError, UsageError
 from analysis.loaders import load
 from analysis.replay import POLICIES, Cluster, Forecaster, ReplayResult, RollingPrediction, policy, replay
+from analysis.replay.outages import failures
 from tests.reference_closed import History, closed_reference
-from tests.replay_cases import Case, crowd, outcome
+from tests.replay_cases import START, Case, crowd, outcome
 from tests.replay_checks import schedule_bytes
 
 #: Orders whose key is a line over the prediction, with backfill, promises and preemption.
@@ -100,6 +102,28 @@ def test_open_loop_with_the_same_predictions_is_the_same_replay(policy: str):
         opened = replay(case.jobs.join(told, on="job_id"), cluster=case.cluster, policy=policy, predicted="told")
         assert schedule_bytes(opened) == schedule_bytes(result)
         assert opened.counts == result.counts
+
+
+@pytest.mark.parametrize("policy", ["sjf", "qssf_skip", "easy", "conservative", "srtf", "srtf_skip"])
+def test_jobs_that_nodes_kill_are_predicted_once(policy: str):
+    """A job that starts again, with what its checkpoints kept, keeps its prediction; it teaches at its end."""
+    num_killed = 0
+    for seed in range(5):
+        case = peopled(seed)
+        ids = case.cluster.nodes["node_id"].to_list()
+        until = START + timedelta(seconds=300)
+        outages = failures(ids, mtbf_s=25, mttr_s=3, seed=seed, since=START, until=until)
+        cluster = Cluster(case.cluster.nodes, speed=case.cluster.speed, outages=outages)
+        case = case._replace(cluster=cluster)
+        result = closed(case, policy, ROLLING[0], events=True, checkpoint_interval_s=2.0)
+        num_killed += (result.events()["event"] == "killed").sum()
+        assert predictions(result) == walk(case, result, ROLLING[0])
+        column = result.jobs["predicted_s"].fill_null(0)
+        told = pl.DataFrame({"job_id": result.schedule["job_id"], "told": column})
+        how = {"cluster": cluster, "policy": policy, "checkpoint_interval_s": 2.0}
+        opened = replay(case.jobs.join(told, on="job_id"), predicted="told", **how)
+        assert schedule_bytes(opened) == schedule_bytes(result)
+    assert num_killed > 10
 
 
 class Rolling:
