@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from analysis.replay import _compiled, _loop
+from analysis.replay import _compiled, _linked, _loop
 
 
 def test_kept_code_carries_the_fingerprint_of_all_its_files():
@@ -32,3 +32,25 @@ def test_without_a_folder_for_the_cache_it_compiles_all_the_same(monkeypatch: py
 
     monkeypatch.setattr(_compiled, "_njit", refuse)
     assert _compiled.entry(len) == ("compiled", len)
+
+
+def test_functions_of_the_engine_have_no_machine_code_of_their_own():
+    # If numba renames what is hooked, everything is compiled as numba does it, at twice the time: this fails first.
+    assert _linked.PART
+    assert _linked.WHOLE
+
+    @_compiled.compiled
+    def twice(x: int) -> int:
+        return 2 * x
+
+    @_compiled.entry
+    def four_times(x: int) -> int:
+        return twice(twice(x))
+
+    assert four_times(3) == 12
+    (part,) = twice.overloads.values()
+    assert isinstance(part.library, _linked.Part)
+    assert part.library.get_pointer_to_function(part.fndesc.llvm_func_name) == 0
+    (whole,) = four_times.overloads.values()
+    assert isinstance(whole.library, _linked.Whole)
+    assert part.fndesc.llvm_func_name not in [fn.name for fn in whole.library.get_defined_functions()]
