@@ -11,7 +11,8 @@ import polars as pl
 import pytest
 
 from analysis.errors import UnknownNameError
-from analysis.replay import PLACEMENTS, POLICIES, Cluster, MovingKey, replay
+from analysis.replay import PLACEMENTS, POLICIES, Cluster, replay
+from analysis.replay.policies import MovingKey
 from tests.replay_cases import PREDICTED, Case, crowd
 from tests.replay_checks import schedule_bytes
 
