@@ -170,7 +170,7 @@ class Engine:
         changed = {n for n in self.calendar.changed(now) if n in self.vc_of_node}
         self.out = self.calendar.out(now)
         struck = self.calendar.struck(now)
-        for vc in self.sites:
+        for vc in self.sites if struck else ():
             for j in [j for j, grant in self.grants(vc).items() if struck & {n for n, _, _ in grant}]:
                 self.kill(vc, j, now)
         return {self.vc_of_node[n] for n in changed}

@@ -108,7 +108,8 @@ def _write_backtest(result: BacktestResult, splits: pl.DataFrame | None, output:
 
 def _verdicts(differences: pl.DataFrame) -> list[str]:
     """Sentences about the best model against each other one."""
-    best = differences["model"][0] if differences.height else None
+    if not differences.height or (best := differences["model"][0]) is None:
+        return []
     rows = differences.filter(pl.col("model") == best).to_dicts()
     return [
         f"{best} against {row['other']}: {row['verdict']} (log-MAE {row['log_mae_difference']:+.3f})." for row in rows

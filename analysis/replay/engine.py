@@ -19,7 +19,7 @@ from analysis.replay import _conserve, _loop, _preempt, _state, closed_loop
 from analysis.replay._backfill import make_backfill
 from analysis.replay._drive import NOBODY, Watch, drive
 from analysis.replay._events import Events
-from analysis.replay._hardware import COUNT, SIZE, TYPE, make_entries
+from analysis.replay._hardware import make_entries
 from analysis.replay._jobs import US, check_predicted
 from analysis.replay._moving import Moving, Preemption, make_moving
 from analysis.replay._order import make_queues
@@ -36,7 +36,8 @@ from analysis.replay.cluster import Cluster
 from analysis.replay.event_arrays import interval_us, with_events
 from analysis.replay.event_log import EventSink
 from analysis.replay.limits import cut_at_limits, mark_timeouts
-from analysis.replay.outages import away_s, refuse_outages
+from analysis.replay.load import offered_load
+from analysis.replay.outages import refuse_outages
 from analysis.replay.placement import PLACEMENTS, SCORED
 from analysis.replay.policies import POLICIES, MovingKey, Policy
 from analysis.replay.result import ReplayInterrupted, ReplayResult
@@ -261,7 +262,7 @@ def _with_predictions(
 def _counts(prepared: Prepared, log: _state.Log, cluster: Cluster) -> dict[str, float | int | None]:
     return {
         "max_queue_length": int(log.counters[_state.MOST_WAITING]),
-        "offered_load": _offered_load(prepared, cluster),
+        "offered_load": offered_load(prepared, cluster),
         "num_cpu_jobs_left_out": prepared.num_cpu_jobs,
         "num_censored": int((prepared.reason > EXCEEDS_CAPACITY).sum()),
     }
@@ -395,23 +396,3 @@ def _empty_log(prepared: Prepared, tape: Tape | None = None) -> _state.Log:
         beside=np.empty(num_queues, dtype=np.int64),
         tape=no_tape() if tape is None else tape,
     )
-
-
-def _offered_load(prepared: Prepared, cluster: Cluster) -> float | None:
-    """GPU time submitted over GPU time there from the first to the last submission, both at reference speed."""
-    if len(prepared.accepted) < 2:
-        return None
-    window = float(prepared.submit[-1] - prepared.submit[0]) / US
-    gpus = prepared.jobs["num_gpus"].to_numpy()[prepared.accepted]
-    hw = prepared.hw
-    names = [prepared.gpu_types[t] for t in hw.groups[:, TYPE]]
-    speed = np.array([cluster.speed_of(name) or 1.0 for name in names])
-    k = prepared.column[hw.groups[0, TYPE]]
-    work = float((gpus * prepared.run[:, k]).sum()) / US * speed[0]
-    capacity = float((hw.groups[:, SIZE] * hw.groups[:, COUNT] * speed).sum())
-    there = capacity * window
-    if not cluster.is_steady:
-        submit = prepared.jobs["submit_time"]
-        away = away_s(cluster, *submit.gather(prepared.accepted[[0, -1]]))
-        there -= sum(gpus * (cluster.speed_of(name) or 1.0) * s for _, s, gpus, name in away.iter_rows())
-    return work / there if there > 0 else None

@@ -117,7 +117,7 @@ def helios_artifact(
     runs, most_waiting = _run(taken, site, policy)
     counts: dict[str, float | int | None] = {
         "max_queue_length": most_waiting,
-        "offered_load": _offered_load(taken, cluster),
+        "offered_load": offered_load(taken, cluster),
         "num_cpu_jobs_left_out": num_cpu_jobs,
         "num_censored": int((table["reason"].is_not_null() & ~table["is_rejected"]).sum()),
     }
@@ -261,7 +261,7 @@ def _outcomes(table: pl.DataFrame, runs: dict[int, Run], site: Site) -> pl.DataF
     )
 
 
-def _offered_load(taken: pl.DataFrame, cluster: Cluster) -> float | None:
+def offered_load(taken: pl.DataFrame, cluster: Cluster) -> float | None:
     """GPU time submitted over GPU time there from the first to the last submission."""
     if taken.height < 2:
         return None

@@ -11,7 +11,7 @@ from analysis.replay._prepare import EXCEEDS_CAPACITY
 from analysis.replay._schedule import job_table, make_schedule
 from analysis.replay._state import MOST_WAITING
 from analysis.replay.cluster import Cluster
-from analysis.replay.engine import _offered_load
+from analysis.replay.load import offered_load
 from analysis.replay.result import ReplayResult
 from analysis.replay.steps._state import DONE
 
@@ -24,7 +24,7 @@ def outcome(sim: Simulation, name: str, cluster: Cluster, predicted: str | None,
     prepared, stops = sim.prepared, sim.stops()
     counts: dict[str, float | int | None] = {
         "max_queue_length": max(int(sim.log.counters[MOST_WAITING]), sim.num_waiting),
-        "offered_load": _offered_load(prepared, cluster),
+        "offered_load": offered_load(prepared, cluster),
         "num_cpu_jobs_left_out": prepared.num_cpu_jobs,
         "num_censored": int((prepared.reason > EXCEEDS_CAPACITY).sum()),
     }
