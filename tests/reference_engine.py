@@ -220,15 +220,17 @@ class Engine:
 
     def replay(self) -> Outcome:
         coming = [j for j, ask in enumerate(self.asks) if ask is not None][::-1]
-        waiting, event = 0, self.calendar.after(-NEVER)
+        waiting, event, is_new = 0, self.calendar.after(-NEVER), True
         while coming or self.ends or (waiting and event is not None):
             times = ([self.ends[0][0]] if self.ends else []) + ([self.jobs[coming[-1]].submit] if coming else [])
             now = min(times + ([event] if event is not None else []))
             touched = self.end_all(now)
-            before = sum(self.kills)
-            touched |= self.node_events(now)
-            waiting += sum(self.kills) - before
-            event = self.calendar.after(now)
+            if is_new or event == now:
+                is_new = False
+                before = sum(self.kills)
+                touched |= self.node_events(now)
+                waiting += sum(self.kills) - before
+                event = self.calendar.after(now)
             while coming and self.jobs[coming[-1]].submit == now:
                 touched.add(self.arrive(coming.pop()))
                 waiting += 1
