@@ -146,7 +146,6 @@ class Additive(BoostedTrees):
             return
         self.base_ = float(state["base"])
         self.cuts_ = [[float(cut) for cut in cuts] for cuts in state["cuts"]]
-        # So are sums inside of interpret: by some 1e-10, which a rounding to 1e-5 hides.
         self.heights_ = [[round(float(height), 5) for height in heights] for heights in state["heights"]]
         whole = len(self.cuts_) == len(self.heights_) == len(self.features_)
         if not whole or any(len(h) < len(c) + 2 for c, h in zip(self.cuts_, self.heights_, strict=True)):

@@ -24,8 +24,9 @@ from predictors.features import (
     feature_table,
     features_with_values,
     fit_categories,
+    needs_all_jobs,
 )
-from predictors.history import Failures, history_features
+from predictors.history import Failures, ended_jobs, history_features, known_jobs
 from predictors.skops_file import read_skops, write_skops
 
 __all__ = ["Boosted", "BoostedTrees"]
@@ -86,6 +87,9 @@ class BoostedTrees(DurationPredictor):
         self.learning_rate = learning_rate
         self.max_leaves = max_leaves
         self.random_state = random_state
+
+    def _past_of(self, log: Any) -> pl.DataFrame:
+        return known_jobs(log) if needs_all_jobs(self._names()) else ended_jobs(log)
 
     def _fit(self, known: pl.DataFrame, censored: pl.DataFrame) -> None:
         names = check_features(self._names())

@@ -34,6 +34,7 @@ __all__ = [
     "feature_table",
     "features_with_values",
     "fit_categories",
+    "needs_all_jobs",
 ]
 
 #: Columns of the jobs table that exist when the job is submitted. Everything else is refused.
@@ -101,6 +102,19 @@ KNOWN_FEATURES: Final = frozenset((*NUMBER_FEATURES, *CATEGORY_COLUMNS, *_HISTOR
 US_PER_S: Final = 1e6
 #: A category needs this many known jobs; rarer and unseen ones are null, and back off to the rest.
 MIN_CATEGORY_JOBS: Final = 20
+
+
+def needs_all_jobs(names: Sequence[str]) -> bool:
+    """Whether features need all jobs of a log (``known_jobs``): those in flight, and clusters of similar names.
+
+    From ``ended_jobs`` they would come out as null or as nobody waiting, without a word.
+
+    Examples
+    --------
+    >>> needs_all_jobs(["user__last", "hour"]), needs_all_jobs(["all__pending"]), needs_all_jobs(["user_similar__last"])
+    (False, True, True)
+    """
+    return any(name in _FLIGHT or "similar_name" in HISTORY_KEYS.get(name.split("__")[0], ()) for name in names)
 
 
 def check_features(names: Sequence[str]) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from typing import Final
 
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 from predictors import history_flight as flight
 from predictors.history_kernel import NO_KEY, NO_SLOT, WINDOW, Slots
 
-__all__ = ["FlightSlots", "HistorySlots", "Value", "make_flight_slots", "make_slots"]
+__all__ = ["BatchSlots", "FlightSlots", "HistorySlots", "Value", "make_flight_slots", "make_slots"]
 
 Ints = NDArray[np.int64]
 #: A key's place among the keys, and its values.
@@ -46,7 +47,7 @@ def make_flight_slots(size: int) -> Ints:
     return slots
 
 
-class _Numbered:
+class _Numbered(ABC):
     """Values of keys and their numbers, in the order in which they came."""
 
     def __init__(self) -> None:
@@ -63,9 +64,9 @@ class _Numbered:
         self.grow(len(self.numbers))
         return np.array(found, dtype=np.int64)
 
+    @abstractmethod
     def grow(self, size: int) -> None:
         """Make room for so many."""
-        raise NotImplementedError
 
 
 class HistorySlots(_Numbered):

@@ -35,7 +35,8 @@ class Qssf(Boosted):
     a name like none before, the mean of the user's jobs of that size; for a new user, the mean of the VC's jobs of that
     size, and else of all. The prediction, in seconds, is ``weight`` times the rolling estimate plus (1 - ``weight``)
     times that of the trees. QSSF then sorts by GPUs times this. Names are similar as in ``predictors.families``. How
-    the newest are favoured (a weight of 0.2 of the newest, ``ewma``) and the weight of 0.5 are ours.
+    the newest are favoured (a weight of 0.2 of the newest, ``ewma``), the order of the fallbacks and the weight of 0.5
+    are ours: this follows the paper's description and was not compared with its code or its numbers.
 
     Parameters
     ----------

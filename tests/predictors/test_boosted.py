@@ -54,6 +54,27 @@ def test_a_lower_bound_above_the_past_teaches_and_one_below_does_not():
     assert said == {10.0: pytest.approx(100.0), 10_000.0: pytest.approx(10_000.0, rel=0.01)}
 
 
+@pytest.mark.parametrize("feature", ["batch__position", "user__unfinished"])
+def test_it_learns_from_jobs_in_flight(feature: str):
+    # Each day five jobs at once, each three times as long as the one before it: nothing else tells them apart.
+    place = np.tile(np.arange(5), 200)
+    times = [START + timedelta(days=i // 5) for i in range(1000)]
+    jobs = pl.DataFrame(
+        {
+            "job_id": [f"{i:04}" for i in range(1000)],
+            "user": ["a"] * 1000,
+            "submit_time": times,
+            "start_time": times,
+            "num_gpus": [1.0] * 1000,
+            "duration_s": 100.0 * 3.0**place,
+        }
+    ).with_columns(end_time=pl.col("start_time") + pl.duration(seconds="duration_s"))
+    model = make_predictor("boosted", features=[feature]).fit(jobs[:800])
+    assert model.features_ == [feature]
+    told = model.predict(jobs[800:], history=jobs)
+    assert told == pytest.approx(jobs["duration_s"][800:].to_numpy(), rel=0.01)
+
+
 def test_the_seed_and_nothing_else_decides():
     rng = np.random.default_rng(1)
     jobs = log(np.exp(rng.normal(5, 1, 400)), num_gpus=rng.choice([1.0, 2.0, 4.0], 400), vc=rng.choice(["a", "b"], 400))
