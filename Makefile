@@ -76,7 +76,7 @@ lock:
 	$(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --upgrade --quiet \
 	  --custom-compile-command "make lock" pyproject.toml requirements/build.in -o requirements/demo.lock
 	$(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --quiet \
-	  --custom-compile-command "make lock" --constraint requirements/demo.lock --extra lightgbm --extra dask --extra gym --group test --group check \
+	  --custom-compile-command "make lock" --constraint requirements/demo.lock --extra lightgbm --extra dask --extra gym --extra additive --group test --group check \
 	  pyproject.toml requirements/build.in -o requirements/test.lock
 	for peer in $(PEERS); do $(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
 	  --quiet --custom-compile-command "make lock" requirements/$$peer.in -o requirements/$$peer.lock; done
