@@ -11,8 +11,10 @@ import importlib
 import importlib.util
 import os
 import sys
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from importlib.machinery import SourceFileLoader
 from types import ModuleType, SimpleNamespace
 from typing import Any, Final, TypeVar
 
@@ -34,6 +36,8 @@ WAYS: Final = ("auto", "compiled", "plain")
 F = TypeVar("F", bound=Callable[..., Any])
 _PREFIX: Final = "analysis.replay._"
 _COPIES: Final[dict[str, ModuleType]] = {}
+#: Nobody sees a copy that another thread is making.
+_MAKING: Final = threading.RLock()
 
 
 def _as_it_is(function: F) -> F:
@@ -67,20 +71,32 @@ def plain_module(name: str) -> ModuleType:
     name : str
         Full name, such as "analysis.replay._loop".
     """
-    if name not in _COPIES:
-        if name == f"{_PREFIX}compiled":
-            _COPIES[name] = _decorators()
-            return _COPIES[name]
-        spec = importlib.util.find_spec(name)
-        if spec is None or spec.loader is None:
-            raise ModuleNotFoundError(name)
-        module = ModuleType(f"{name}#plain")
-        module.__file__ = spec.origin
-        sys.modules[module.__name__] = module  # dataclasses look themselves up there
-        module.__dict__["__builtins__"] = {**vars(builtins), "__import__": _import}
-        _COPIES[name] = module
-        exec(spec.loader.get_code(name), module.__dict__)  # type: ignore[attr-defined]
-    return _COPIES[name]
+    with _MAKING:
+        if name not in _COPIES:
+            _make_copy(name)
+        return _COPIES[name]
+
+
+def _make_copy(name: str) -> None:
+    if name == f"{_PREFIX}compiled":
+        _COPIES[name] = _decorators()
+        return
+    spec = importlib.util.find_spec(name)
+    if spec is None or spec.loader is None or spec.origin is None:
+        raise ModuleNotFoundError(name)
+    # Not every loader tells its code: pytest's, for one, does not.
+    loader: Any = spec.loader if hasattr(spec.loader, "get_code") else SourceFileLoader(name, spec.origin)
+    module = ModuleType(f"{name}#plain")
+    module.__file__ = spec.origin
+    module.__dict__["__builtins__"] = {**vars(builtins), "__import__": _import}
+    sys.modules[module.__name__] = module  # dataclasses look themselves up there
+    _COPIES[name] = module
+    try:
+        exec(loader.get_code(name), module.__dict__)
+    except BaseException:
+        # Ctrl-C, perhaps: half of a module must not be taken for the whole next time.
+        del _COPIES[name], sys.modules[module.__name__]
+        raise
 
 
 def _import(name: str, *args: Any, **kwargs: Any) -> Any:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import builtins
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Barrier
 
 import polars as pl
 import pytest
 
 from analysis.errors import UnknownNameError
-from analysis.replay import PLACEMENTS, POLICIES, Cluster, replay
+from analysis.replay import PLACEMENTS, POLICIES, Cluster, _plain, engine, replay
 from analysis.replay.policies import MovingKey
 from tests.replay_cases import PREDICTED, Case, crowd
 from tests.replay_checks import schedule_bytes
@@ -77,3 +80,39 @@ def test_an_unknown_way_is_named(monkeypatch: pytest.MonkeyPatch):
     case = crowd(0)
     with pytest.raises(UnknownNameError, match="HINDCAST_ENGINE"):
         replay(case.jobs, cluster=Cluster.uniform(num_nodes=1, num_gpus=8))
+
+
+def test_half_a_copy_is_not_kept(monkeypatch: pytest.MonkeyPatch):
+    """Ctrl-C, or a fault, while a module is copied: the next time it is copied anew, and whole."""
+    monkeypatch.setattr(_plain, "_COPIES", {})
+    real = builtins.__import__
+
+    def interrupted(name: str, *args: object, **kwargs: object) -> object:
+        if name == "analysis.replay.result":
+            raise KeyboardInterrupt
+        return real(name, *args, **kwargs)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(builtins, "__import__", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            _plain.plain_module("analysis.replay.engine")
+    assert callable(_plain.plain_module("analysis.replay.engine").carry_out)
+
+
+def test_a_loader_without_code(monkeypatch: pytest.MonkeyPatch):
+    """As pytest's, which imports modules for their doctests."""
+    monkeypatch.setattr(_plain, "_COPIES", {})
+    monkeypatch.setattr(engine.__spec__, "loader", object())
+    assert callable(_plain.plain_module("analysis.replay.engine").carry_out)
+
+
+def test_threads_wait_for_a_whole_copy(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(_plain, "_COPIES", {})
+    together = Barrier(4)
+
+    def first(_: int) -> object:
+        together.wait()
+        return _plain.plain_module("analysis.replay.engine").carry_out
+
+    with ThreadPoolExecutor(4) as threads:
+        assert len(set(threads.map(first, range(4)))) == 1
