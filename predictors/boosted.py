@@ -92,24 +92,34 @@ class BoostedTrees(DurationPredictor):
         return known_jobs(log) if needs_all_jobs(self._names()) else ended_jobs(log)
 
     def _fit(self, known: pl.DataFrame, censored: pl.DataFrame) -> None:
-        names = check_features(self._names())
-        check_time_zone(self.time_zone)
+        self._check()
         rows = pl.concat([known, self._telling(censored)]).with_columns(
             label_s=pl.coalesce("lower_bound_s", "duration_s")
         )
         log_label = rows["label_s"].log1p()
-        self.categories_ = {
-            name: fit_categories(rows[name], log_duration=log_label) for name in names if name in CATEGORY_COLUMNS
-        }
-        self.features_ = list(names)
-        table = self._table(rows, self.past_)
-        self.features_ = features_with_values(table)
-        self.categories_ = {name: codes for name, codes in self.categories_.items() if name in self.features_}
+        matrix = self._training_matrix(rows, log_label)
         # With nothing to tell jobs apart (one job, all the same) the fallback is the model.
         self.has_model_ = bool(self.features_)
         if self.has_model_:
             with threadpool_limits(limits=1, user_api="openmp"):
-                self._learn(_matrix(table.select(self.features_)), log_label.to_numpy())
+                self._learn(matrix, log_label.to_numpy())
+
+    def _check(self) -> None:
+        check_features(self._names())
+        check_time_zone(self.time_zone)
+
+    def _training_matrix(self, rows: pl.DataFrame, log_label: pl.Series) -> Matrix:
+        """Number the categories, settle which features can tell jobs apart, and give these of the rows."""
+        self.features_ = list(self._names())
+        self.categories_ = {
+            name: fit_categories(rows[name], log_duration=log_label)
+            for name in self.features_
+            if name in CATEGORY_COLUMNS
+        }
+        table = self._table(rows, self.past_)
+        self.features_ = features_with_values(table)
+        self.categories_ = {name: codes for name, codes in self.categories_.items() if name in self.features_}
+        return _matrix(table.select(self.features_))
 
     def _names(self) -> Sequence[str]:
         """Features to begin with."""

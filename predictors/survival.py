@@ -15,7 +15,6 @@ from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 from analysis.errors import UsageError
 from predictors.base import predictor
 from predictors.boosted import BoostedTrees, Matrix, _matrix
-from predictors.features import CATEGORY_COLUMNS, check_features, check_time_zone, features_with_values, fit_categories
 from predictors.history import Failures
 from predictors.skops_file import read_skops, write_skops
 
@@ -102,8 +101,7 @@ class BoostedSurvival(BoostedTrees):
         return SURVIVAL_FEATURES if self.features is None else self.features
 
     def _fit(self, known: pl.DataFrame, censored: pl.DataFrame) -> None:
-        names = check_features(self._names())
-        check_time_zone(self.time_zone)
+        self._check()
         if self.cut_off not in {"censor", "keep"}:
             msg = f"{self.name}: cut_off is {self.cut_off!r}; expected 'censor' or 'keep'."
             raise UsageError(msg)
@@ -114,18 +112,10 @@ class BoostedSurvival(BoostedTrees):
         running = censored.with_columns(_s="lower_bound_s", _ended=pl.lit(value=False)).filter(pl.col("_s") > first)
         rows = pl.concat([known, running]).tail(MOST_JOBS)
         log_s, ended = np.maximum(np.log1p(rows["_s"].to_numpy()), LEAST), rows["_ended"].to_numpy()
-        self.categories_ = {
-            name: fit_categories(rows[name], log_duration=pl.Series(log_s))
-            for name in names
-            if name in CATEGORY_COLUMNS
-        }
-        self.features_ = list(names)
-        table = self._table(rows, self.past_)
-        self.features_ = features_with_values(table)
-        self.categories_ = {name: codes for name, codes in self.categories_.items() if name in self.features_}
+        matrix = self._training_matrix(rows, pl.Series(log_s))
         self.has_model_ = int(ended.sum()) >= LEAST_ENDS
         if self.has_model_:
-            self._learn_hazards(_matrix(table.select(self.features_)), log_s, ended)
+            self._learn_hazards(matrix, log_s, ended)
 
     def _learn_hazards(self, matrix: Matrix, log_s: Matrix, ended: NDArray[np.bool_]) -> None:
         job, stretch, at_risk = _stretches(log_s, np.asarray(self.edges_))
