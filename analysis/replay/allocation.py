@@ -7,6 +7,7 @@ from typing import Final
 import polars as pl
 
 from analysis.errors import SchemaError, UsageError
+from analysis.replay.over_time import CHANGES
 from analysis.replay.result import ReplayResult
 
 __all__ = ["ALLOCATION", "allocation"]
@@ -20,8 +21,8 @@ ALLOCATION: Final[dict[str, pl.DataType]] = {
     "num_waiting": pl.Int64(),
 }
 #: What an event does to GPUs held and jobs running, and to jobs waiting.
-HELD: Final = {"started": 1, "ended": -1, "preempted": -1, "killed": -1}
-WAITS: Final = {"submitted": 1, "started": -1, "preempted": 1, "killed": 1, "rejected": -1}
+HELD: Final = {event: held for event, (held, _) in CHANGES.items()}
+WAITS: Final = {event: waits for event, (_, waits) in CHANGES.items()}
 MILLI: Final = 1000
 
 

@@ -235,7 +235,8 @@ class Cluster:
 
         In this order: the ``nodes`` table; the ``capacity`` table (per VC its largest number of GPUs, as 8-GPU nodes
         and one node for the rest); the peak of GPUs that the log shows running, rounded up to 8-GPU nodes; and, where
-        the log has no start times, as many 8-GPU nodes as bring submitted work to a load of 0.9.
+        the log has no start times, as many 8-GPU nodes as bring submitted work to a load of 0.9. Quotas that change:
+        ``analysis.replay.sizing.capacity_outages`` makes ``outages`` of them.
 
         Raises
         ------

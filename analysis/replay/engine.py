@@ -144,7 +144,8 @@ def replay(  # noqa: PLR0913 - each is a choice of its own, all but two with a d
     SchemaError
         If a column is missing or holds impossible values.
     ReplayInterrupted
-        At Ctrl-C, within about a second: a ``KeyboardInterrupt`` that carries what there was by then.
+        At Ctrl-C, when the loop's turn is over (turns aim at 0.4 s; compiling comes first): a ``KeyboardInterrupt``
+        that carries what there was by then.
 
     Examples
     --------

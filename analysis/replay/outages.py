@@ -40,11 +40,6 @@ def no_outages() -> pl.DataFrame:
     return pl.DataFrame(schema=OUTAGES)
 
 
-def in_utc(column: pl.Expr) -> pl.Expr:
-    """Instants in UTC; naive ones are taken as UTC."""
-    return column.cast(TIME)
-
-
 def outage_table(outages: pl.DataFrame) -> pl.DataFrame:
     """Outages with the columns of ``OUTAGES`` and in the order of (down, node_id, kind, up); ``kind`` may be missing.
 

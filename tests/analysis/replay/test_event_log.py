@@ -12,7 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from analysis.errors import SchemaError, UsageError
-from analysis.replay import POLICIES, Cluster, ReplayResult, _drive, _tape, allocation, replay
+from analysis.replay import POLICIES, Cluster, ReplayResult, _drive, _tape, replay
+from analysis.replay.allocation import allocation
 from analysis.replay.event_log import EVENT_LOG
 from analysis.replay.policies import MovingKey
 from tests.jobs import make_jobs

@@ -13,7 +13,8 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from analysis.replay import POLICIES, ReplayInterrupted, ReplayResult, _drive, allocation, replay
+from analysis.replay import POLICIES, ReplayInterrupted, ReplayResult, _drive, replay
+from analysis.replay.allocation import allocation
 from analysis.replay.policies import MovingKey
 from tests.conftest import ROOT
 from tests.replay_cases import PREDICTED, START, Case, crowd
