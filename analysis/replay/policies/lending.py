@@ -16,11 +16,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
-import polars as pl
 
-from analysis.errors import UnknownNameError, UsageError
+from analysis.replay.policies.orders import OPTIONAL, static_order
 from analysis.replay.policies.own import PythonScheduler
-from analysis.replay.policies.registry import POLICIES, Policy, policy
+from analysis.replay.policies.registry import policy
 from analysis.replay.policies.rules import Costs, SecondsBySize
 
 if TYPE_CHECKING:
@@ -90,22 +89,6 @@ class _Loans:
         return rows[np.sort(np.unique(asks, return_index=True)[1])].tolist()  # type: ignore[no-any-return]
 
 
-def static_order(order: str) -> Policy:
-    """The policy of that name, whose key never changes.
-
-    Raises
-    ------
-    UnknownNameError, UsageError
-        If there is none, or its key moves.
-    """
-    if order not in POLICIES:
-        raise UnknownNameError(kind="order", found=order, known=_orders())
-    if not isinstance(POLICIES[order].rule, pl.Expr):
-        msg = f"order: found {order!r}, whose key moves; expected one of {', '.join(_orders())}."
-        raise UsageError(msg)
-    return POLICIES[order]
-
-
 def _lend(order: str, costs: Costs) -> PythonScheduler:
     chosen = static_order(order)
 
@@ -117,11 +100,7 @@ def _lend(order: str, costs: Costs) -> PythonScheduler:
     return PythonScheduler(begin, preempts=True, costs=costs, needs=chosen.needs, leaves_vc=True)
 
 
-def _orders() -> list[str]:
-    return [name for name, one in POLICIES.items() if one.trait == "strict" and isinstance(one.rule, pl.Expr)]
-
-
-@policy(trait="strict")
+@policy(trait="strict", optional=OPTIONAL)
 def lending(
     *,
     order: str = "fifo",
@@ -147,7 +126,7 @@ def lending(
     return _lend(order, Costs(checkpoint_overhead_s, restart_cost_s, min_run_s))
 
 
-@policy(trait="skip")
+@policy(trait="skip", optional=OPTIONAL)
 def lending_skip(
     *,
     order: str = "fifo",

@@ -6,7 +6,8 @@ from typing import Final
 
 import polars as pl
 
-from analysis.replay.policies.registry import policy
+from analysis.errors import UnknownNameError, UsageError
+from analysis.replay.policies.registry import POLICIES, Policy, policy
 
 __all__ = [
     "edf",
@@ -28,9 +29,31 @@ __all__ = [
 ]
 
 TIME = pl.Datetime("us", "UTC")
+#: Columns that some of these orders read where they are there.
+OPTIONAL: Final[dict[str, pl.DataType]] = {"deadline_time": TIME, "priority": pl.Float64()}
 #: Later than any instant: whoever has no deadline comes behind everybody who has one. [us]
 NO_DEADLINE_US: Final = 2**62
 US_PER_S: Final = 1e6
+
+
+def static_order(order: str) -> Policy:
+    """The policy of that name, whose key never changes.
+
+    Raises
+    ------
+    UnknownNameError, UsageError
+        If there is none, or its key moves.
+    """
+    if order not in POLICIES:
+        raise UnknownNameError(kind="order", found=order, known=_orders())
+    if not isinstance(POLICIES[order].rule, pl.Expr):
+        msg = f"order: found {order!r}, whose key moves; expected one of {', '.join(_orders())}."
+        raise UsageError(msg)
+    return POLICIES[order]
+
+
+def _orders() -> list[str]:
+    return [name for name, one in POLICIES.items() if one.trait == "strict" and isinstance(one.rule, pl.Expr)]
 
 
 def _predicted_gpu_time() -> pl.Expr:

@@ -25,7 +25,7 @@ import numpy as np
 from analysis.errors import UsageError
 from analysis.replay import _place
 from analysis.replay._hardware import SIZE, TYPE
-from analysis.replay.policies.lending import static_order
+from analysis.replay.policies.orders import OPTIONAL, static_order
 from analysis.replay.policies.own import PythonScheduler
 from analysis.replay.policies.registry import policy
 
@@ -131,23 +131,25 @@ class _Near:
             self.tight[job_class] = ANYWHERE if found is None else found[2]
         return self.tight[job_class]
 
-    def loosest(self, row: int, vc: int) -> int:
-        """Loosest level that a job accepts by now."""
-        if self.single[row]:
-            return ONE_NODE
-        if self.relax == 0 or self.free_to_spread[row]:
-            return ANYWHERE
-        tightest = self.tightest(int(self.sim.prepared.job_class[row]), vc)
-        if self.relax is None:
-            return tightest
-        return min(ANYWHERE, tightest + (self.sim.now_us - int(self.sim.prepared.submit[row])) // self.relax)
+    def loosest(self, rows: I64, vc: int) -> I64:
+        """Loosest level that each job accepts by now."""
+        level = np.full(len(rows), ANYWHERE)
+        if self.relax != 0:
+            classes, which = np.unique(self.sim.prepared.job_class[rows], return_inverse=True)
+            level = np.array([self.tightest(int(one), vc) for one in classes], dtype=np.int64)[which]
+        if self.relax:
+            level += (self.sim.now_us - self.sim.prepared.submit[rows]) // self.relax
+        level[self.free_to_spread[rows]] = ANYWHERE
+        level[self.single[rows]] = ONE_NODE
+        return np.asarray(np.minimum(level, ANYWHERE))
 
     def try_start(self, row: int, vc: int) -> bool:
         """Start a job where it is nearest to itself."""
         job_class = int(self.sim.prepared.job_class[row])
         if self.pieces[job_class] > 0:
             return self.sim.start(row)
-        spot = self.spot(job_class, vc, self.loosest(row, vc), self.sim.prepared.hw.free)
+        loosest = int(self.loosest(np.array([row]), vc)[0])
+        spot = self.spot(job_class, vc, loosest, self.sim.prepared.hw.free)
         return spot is not None and self.sim.start_on(row, spot[0], spot[1], slowdown=self.slowdown[spot[2]])
 
     def act(self, vc: int) -> None:
@@ -173,7 +175,7 @@ class _Near:
         rows = self.sim.waiting_in(vc).row
         rows = rows[np.argsort(self.rank[rows], kind="stable")]
         while len(rows):
-            asks = self.sim.prepared.job_class[rows] * (ANYWHERE + 1) + np.array([self.loosest(r, vc) for r in rows])
+            asks = self.sim.prepared.job_class[rows] * (ANYWHERE + 1) + self.loosest(rows, vc)
             heads = np.sort(np.unique(asks, return_index=True)[1])
             started = next((head for head in heads if self.try_start(int(rows[head]), vc)), None)
             if started is None:
@@ -187,7 +189,7 @@ class _Near:
         rows = self.sim.waiting_in(vc).row
         if self.blocks and len(rows):
             rows = rows[[int(self.rank[rows].argmin())]]
-        rows = rows[[self.loosest(row, vc) < ANYWHERE and not self.single[row] for row in rows]] if len(rows) else rows
+        rows = rows[(self.loosest(rows, vc) < ANYWHERE) & ~self.single[rows]]
         if len(rows) == 0:
             return
         submit, now = self.sim.prepared.submit[rows], self.sim.now_us
@@ -217,7 +219,7 @@ def _near(order: str, relax_after_s: float | None, slowdown: tuple[float, float,
     return PythonScheduler(begin, needs=chosen.needs, spreads=True)
 
 
-@policy(trait="strict")
+@policy(trait="strict", optional=OPTIONAL)
 def topology(
     *,
     order: str = "fifo",
@@ -247,7 +249,7 @@ def topology(
     return _near(order, relax_after_s, (slowdown_rack, slowdown_pod, slowdown_cluster))
 
 
-@policy(trait="skip")
+@policy(trait="skip", optional=OPTIONAL)
 def topology_skip(
     *,
     order: str = "fifo",

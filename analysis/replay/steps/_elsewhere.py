@@ -58,9 +58,11 @@ class Elsewhere(Scene):
             If it does not wait, or the placement is a scored one: those choose the nodes themselves.
         """
         self._need_consolidate()
-        if slowdown != 1.0:
-            self.kept.left[row] = round(int(self.work_us[row]) * slowdown)
+        before = self.kept.left[row]
+        self.kept.left[row] = round(int(self.work_us[row]) * slowdown)
         done = _kernel.start_on(self.box, row, nodes, gpus, self.now_us)
+        if done != 1:
+            self.kept.left[row] = before
         if done < 0:
             self._refuse(row, "start", "waits")
         return done == 1

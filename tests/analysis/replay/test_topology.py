@@ -7,11 +7,13 @@ import random
 from datetime import timedelta
 from typing import Any
 
+import numpy as np
 import polars as pl
 import pytest
 
 from analysis.errors import UsageError
 from analysis.replay import POLICIES, Cluster, replay
+from analysis.replay.steps import Simulation
 from tests.jobs import make_jobs
 from tests.replay_cases import START
 from tests.replay_checks import overcommitted, schedule_bytes
@@ -92,6 +94,27 @@ def test_nodes_that_do_not_say_their_rack_are_alone():
 def test_impossible_options_are_told_all_at_once():
     with pytest.raises(UsageError, match="slowdown_rack is 0.5; relax_after_s is -1"):
         POLICIES["topology"].using(slowdown_rack=0.5, relax_after_s=-1)
+
+
+@pytest.mark.parametrize("order", ["edf", "multifactor"])
+@pytest.mark.parametrize("policy", ["topology", "lending_skip"])
+def test_an_order_may_read_columns_that_are_not_there(policy: str, order: str):
+    rows = [job("1", 0, 4, 10), job("2", 1, 4, 10)]
+    assert run(rows, policy, order=order)["start_s"].to_list() == [0, 1]
+
+
+def test_a_start_that_fails_changes_nothing():
+    sim = Simulation(make_jobs([job("1", 0, 4, 10), job("2", 0, 4, 10)]), cluster=building())
+    sim.advance()
+    node, all_four = np.array([0]), np.array([4])
+    assert sim.start_on(0, node, all_four)
+    assert not sim.start_on(1, node, all_four, slowdown=3.0)
+    with pytest.raises(UsageError, match="runs"):
+        sim.start_on(0, node, all_four, slowdown=3.0)
+    assert sim.start(1)
+    while sim.advance():
+        pass
+    assert sim.result().schedule["end_s"].to_list() == [10, 10]
 
 
 def test_other_placements_are_refused_by_name():
