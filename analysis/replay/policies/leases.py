@@ -118,6 +118,7 @@ def themis(
     VC, waiting or running, from its submission until now. The highest rho comes first. Running jobs are stopped at the
     ends of leases only, see ``policies.leases``.
 
+    Built from the paper's idea, not compared with its code; that the rounds of a VC end together is ours.
     Left out of the paper: the auction. Every job is an app of one rigid gang; there are no bids for parts of what it
     asks for and no hidden payments, and all jobs see all that is free (the paper offers it to the worst-off
     fraction and lets placement decide among those). Rho does not know placement or speeds: predicted durations are
@@ -186,8 +187,9 @@ def slo_lease(
     more), by the time that they have held GPUs so far, least first. Running jobs are stopped at the ends of leases
     only, see ``policies.leases``.
 
-    Left out of the paper [1]_: its admission control and its optimisation over all leases ahead (here earliest deadline
-    first, which promises nothing), its placement, its profiler (predictions do that).
+    Built from the paper's idea [1]_, not compared with its code; that everybody else goes by the time held is ours. Left
+    out: its admission control and its optimisation over all leases ahead (here earliest deadline first, which promises
+    nothing), its placement, its profiler (predictions do that).
 
     Parameters
     ----------

@@ -6,6 +6,7 @@ from typing import NoReturn
 
 from analysis.errors import UsageError
 from analysis.replay._bits import I64
+from analysis.replay._hardware import MILLI
 from analysis.replay.steps import _kernel
 from analysis.replay.steps._scene import Scene
 
@@ -43,9 +44,11 @@ class Elsewhere(Scene):
         row : int
             A job that asks for whole GPUs.
         nodes, gpus : int64 arrays
-            Numbers of the nodes, in the order of ``prepared.nodes``, each once, and how many GPUs of each.
+            Numbers of the nodes, in the order of ``prepared.nodes``, each once, and how many GPUs of each, together
+            what the job asks for. Whether it may use nodes of that VC and type is left to the caller.
         slowdown : float, default 1
-            Run time there over that on the same GPUs next to each other; for jobs that are never stopped.
+            Run time there of the work that is left, over that on the same GPUs next to each other. Later starts count
+            on from it: for jobs that are never stopped.
 
         Returns
         -------
@@ -55,11 +58,18 @@ class Elsewhere(Scene):
         Raises
         ------
         UsageError
-            If it does not wait, or the placement is a scored one: those choose the nodes themselves.
+            If it does not wait, the GPUs do not add up to what it asks for, or the placement is a scored one: those
+            choose the nodes themselves.
         """
         self._need_consolidate()
-        before = self.kept.left[row]
-        self.kept.left[row] = round(int(self.work_us[row]) * slowdown)
+        if gpus.sum() * MILLI != self.milli[row] or gpus.min(initial=1) < 1 or len(set(nodes.tolist())) < len(nodes):
+            msg = (
+                f"simulation: job {self.job_ids[row]!r} asks for {self.milli[row] / MILLI:g} GPUs; found "
+                f"{gpus.tolist()} on nodes {nodes.tolist()}. Give whole GPUs of different nodes that add up to that."
+            )
+            raise UsageError(msg)
+        before = int(self.kept.left[row])
+        self.kept.left[row] = round(before * slowdown)
         done = _kernel.start_on(self.box, row, nodes, gpus, self.now_us)
         if done != 1:
             self.kept.left[row] = before

@@ -117,6 +117,28 @@ def test_a_start_that_fails_changes_nothing():
     assert sim.result().schedule["end_s"].to_list() == [10, 10]
 
 
+def test_who_was_stopped_keeps_its_work():
+    sim = Simulation(make_jobs([job("1", 0, 4, 10), job("2", 6, 1, 1)]), cluster=building())
+    node, all_four = np.array([0]), np.array([4])
+    assert sim.advance()
+    assert sim.start_on(0, node, all_four)
+    assert sim.advance()
+    sim.stop(0)
+    assert sim.start_on(0, node, all_four)
+    assert sim.start(1)
+    while sim.advance():
+        pass
+    assert sim.result().schedule["end_s"].to_list() == [10, 7]
+
+
+@pytest.mark.parametrize(("nodes", "gpus"), [([0], [3]), ([0, 0], [2, 2]), ([0, 1], [4, 0])])
+def test_gpus_that_do_not_add_up_are_refused(nodes: list[int], gpus: list[int]):
+    sim = Simulation(make_jobs([job("1", 0, 4, 10)]), cluster=building())
+    sim.advance()
+    with pytest.raises(UsageError, match="asks for 4 GPUs"):
+        sim.start_on(0, np.array(nodes), np.array(gpus))
+
+
 def test_other_placements_are_refused_by_name():
     with pytest.raises(UsageError, match="consolidate"):
         replay(make_jobs([job("1", 0, 1, 1)]), cluster=building(), policy="topology", placement="fgd")
