@@ -187,7 +187,7 @@ def slo_lease(
     more), by the time that they have held GPUs so far, least first. Running jobs are stopped at the ends of leases
     only, see ``policies.leases``.
 
-    Built from the paper's idea [1]_, not compared with its code; that everybody else goes by the time held is ours. Left
+    Built from the paper's idea [1]_, not compared with its code; that all others go by the time held is ours. Left
     out: its admission control and its optimisation over all leases ahead (here earliest deadline first, which promises
     nothing), its placement, its profiler (predictions do that).
 
