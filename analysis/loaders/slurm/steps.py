@@ -55,6 +55,8 @@ def read_steps(frame: pl.DataFrame) -> pl.DataFrame:
             pl.when(is_digit).then("MaxRSS").otherwise(pl.col("MaxRSS").str.head(-1)).cast(pl.Float64, strict=False)
         )
         rss = number * suffix.replace_strict(grammar.SCALES, default=1.0, return_dtype=pl.Float64) / grammar.SCALES["M"]
+        # No process takes no memory: 0 is a step that ended before the first sample.
+        rss = pl.when(number != 0).then(rss)
     measured = select(
         frame,
         **step_owner(frame),
