@@ -206,7 +206,14 @@ def test_b46_steps_and_het_components_are_one_job(sacct):
 
 
 def test_memory_of_a_step_that_ended_before_it_was_sampled_is_not_known(sacct):
-    lines = ["1|COMPLETED|", "1.batch|COMPLETED|0", "2|COMPLETED|", "2.0|COMPLETED|0K", "3|COMPLETED|", "3.0|COMPLETED|1K"]
+    lines = [
+        "1|COMPLETED|",
+        "1.batch|COMPLETED|0",
+        "2|COMPLETED|",
+        "2.0|COMPLETED|0K",
+        "3|COMPLETED|",
+        "3.0|COMPLETED|1K",
+    ]
     trace = sacct("JobID|State|MaxRSS", *lines)
     assert dict(trace.usage.select("job_id", "mem_gib_max").iter_rows()) == {"3": 2**-20}
 
