@@ -9,15 +9,30 @@ import polars as pl
 import pytest
 
 from analysis.replay import PLACEMENTS, Cluster, replay
+from analysis.replay import POLICIES as POLICIES_BY_NAME
 from analysis.replay.placement import SCORED
 from analysis.replay.speeds import is_same_type
 from tests.jobs import make_jobs
 from tests.reference_engine import Outcome, in_order
 from tests.reference_placement import Node
+from tests.reference_preemption import MOVES
 from tests.reference_scored import ScoredEngine
+from tests.reference_scored_preemption import ScoredPreemptiveEngine
 from tests.replay_cases import PREDICTED, START, Case, crowd, outages_of, outcome, reference_jobs, trouble
 
 POLICIES = ("fifo", "sjf_skip", "easy", "sjf_fastest", "easy", "fifo_skip")
+#: Preemptive ones, with costs and small thresholds that jobs of seconds get beyond.
+COSTS = {"checkpoint_overhead_s": 0.5, "restart_cost_s": 1.0, "min_run_s": 1.0}
+LEVELS = {"thresholds_gpu_s": (4.0, 15.0)}
+PREEMPTIVE = {
+    "srtf": COSTS,
+    "srtf_skip": {},
+    "las": LEVELS,
+    "las_skip": LEVELS | COSTS,
+    "tiresias": LEVELS,
+    "gittins": LEVELS,
+    "time_slicing": {"quantum_s": 3.0},
+}
 
 
 def with_supplies(case: Case, seed: int) -> Case:
@@ -38,7 +53,15 @@ def parts(value: float | None, per_unit: int, unknown: int | None = None) -> int
     return unknown if value is None else round(value * per_unit)
 
 
-def expected(case: Case, *, policy: str, placement: str, seed: int, interval_us: int = 0) -> Outcome:
+def expected(
+    case: Case,
+    *,
+    policy: str,
+    placement: str,
+    seed: int,
+    interval_us: int = 0,
+    options: dict[str, object] | None = None,
+) -> Outcome:
     rows = case.cluster.nodes.rows(named=True)
     nodes = [Node(row["node_id"], row["num_gpus"], row["gpu_type"], row["vc"]) for row in rows]
     jobs = [
@@ -49,12 +72,14 @@ def expected(case: Case, *, policy: str, placement: str, seed: int, interval_us:
     ]
     names = {name for name in [*(node.gpu_type for node in nodes), *(job.logged for job in jobs)] if name is not None}
     ranked = sorted(zip(jobs, in_order([j.job_id for j in jobs]), strict=True), key=lambda r: (r[0].submit, r[1]))
-    return ScoredEngine(
+    engine = ScoredPreemptiveEngine if policy in MOVES else ScoredEngine
+    return engine(
         [job for job, _ in ranked],
         nodes,
         policy,
         {name: speed for name in names if (speed := case.cluster.speed_of(name)) is not None},
         is_same_type,
+        options or {},
         placement=placement,
         seed=seed,
         supplies=[(parts(row["num_cpus"], 1000), parts(row["mem_gib"], 1024)) for row in rows],
@@ -63,25 +88,42 @@ def expected(case: Case, *, policy: str, placement: str, seed: int, interval_us:
     ).replay()
 
 
+def agree(case: Case, *, policy: str, placement: str, seed: int, options: dict[str, object] | None = None) -> None:
+    """Both engines say the same of every job."""
+    chosen = POLICIES_BY_NAME[policy].using(**(options or {}))
+    choices = {"placement": placement, "seed": seed}
+    result = replay(
+        case.jobs, cluster=case.cluster, policy=chosen, predicted=PREDICTED, checkpoint_interval_s=1.5, **choices
+    )
+    found = outcome(result)
+    told = expected(case, policy=policy, **choices, interval_us=1_500_000, options=options)
+    differing = {
+        job: (found.runs.get(job), told.runs.get(job))
+        for job in case.jobs["job_id"]
+        if found.runs.get(job) != told.runs.get(job)
+    }
+    assert not differing, f"seed {seed}, {policy}: (engine, reference)"
+    assert found.rejected == told.rejected
+    assert found.peak == told.peak
+    assert found.unfinished == told.unfinished
+
+
 @pytest.mark.parametrize("nodes", ["stay", "come_and_go"])
 @pytest.mark.parametrize("placement", SCORED)
 def test_agrees_with_plain_python(placement: str, nodes: str):
     for seed in range(300 if nodes == "stay" else int(os.environ.get("HINDCAST_EXAMPLES", 20))):
-        policy = POLICIES[seed % len(POLICIES)]
         case = with_supplies(crowd(seed, num_jobs=10 + seed % 25), seed)
         case = trouble(case, seed) if nodes == "come_and_go" else case
-        choices = {"policy": policy, "placement": placement, "seed": seed}
-        result = replay(case.jobs, cluster=case.cluster, predicted=PREDICTED, checkpoint_interval_s=1.5, **choices)
-        found, told = outcome(result), expected(case, **choices, interval_us=1_500_000)
-        differing = {
-            job: (found.runs.get(job), told.runs.get(job))
-            for job in case.jobs["job_id"]
-            if found.runs.get(job) != told.runs.get(job)
-        }
-        assert not differing, f"seed {seed}, {policy}: (engine, reference)"
-        assert found.rejected == told.rejected
-        assert found.peak == told.peak
-        assert found.unfinished == told.unfinished
+        agree(case, policy=POLICIES[seed % len(POLICIES)], placement=placement, seed=seed)
+
+
+@pytest.mark.parametrize("policy", PREEMPTIVE)
+@pytest.mark.parametrize("placement", SCORED)
+def test_preemption_agrees_with_plain_python(placement: str, policy: str):
+    for seed in range(int(os.environ.get("HINDCAST_EXAMPLES", 6))):
+        case = with_supplies(crowd(seed, num_jobs=10 + seed % 25), seed)
+        case = trouble(case, seed) if seed % 2 else case
+        agree(case, policy=policy, placement=placement, seed=seed, options=PREEMPTIVE[policy])
 
 
 # --- on paper --------------------------------------------------------------------------------------------------------
