@@ -28,6 +28,7 @@ class Road:
 
     scores: pl.DataFrame | None = None
     predictions: pl.DataFrame | None = None
+    backtest: Mapping[str, pl.DataFrame] = field(default_factory=dict)
     gains: GainsResult | None = None
     replays: Mapping[str, ReplayResult] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
@@ -141,6 +142,7 @@ def _backtest(
         road.notes.append(f"No predictors scored: {error}")
         return None
     road.scores, road.predictions = result.scores, result.predictions
+    road.backtest = {"scores_by": result.by, "calibration_curve": result.curve, "differences": result.differences}
     road.notes += result.notes
     columns = [name for name in result.predictions.columns if name.startswith("predicted_duration_s__")]
     return trace.jobs.join(

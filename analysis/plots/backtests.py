@@ -27,7 +27,8 @@ def _best(table: pl.DataFrame, column: str) -> list[str]:
     title="Do predicted quantiles hold",
     caption=(
         "Share of the jobs that ran no longer than each predicted quantile. On the diagonal a promise of 90 % is kept "
-        "in 90 % of the cases; below it durations are underestimated. Shown are the six models closest to it."
+        "in 90 % of the cases; below it durations are underestimated. At 50 % stands the prediction itself, which is "
+        "not calibrated. Shown are the six models closest to the diagonal."
     ),
     has_content=lambda table: table["observed"].count() > 0 if "observed" in table.columns else False,
 )

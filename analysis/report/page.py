@@ -45,11 +45,12 @@ MOST_FINDINGS: Final = 10
 MOST_DOWNLOADS: Final = 2_000_000
 
 
-def render_report(
+def render_report(  # noqa: PLR0913 - as write_report
     trace: Trace,
     *,
     scores: pl.DataFrame | None = None,
     predictions: pl.DataFrame | None = None,
+    backtest: Mapping[str, pl.DataFrame] | None = None,
     gains: GainsResult | None = None,
     replays: Mapping[str, ReplayResult] | None = None,
     title: str | None = None,
@@ -62,7 +63,7 @@ def render_report(
     table = gains.table if gains is not None else None
     sections = [
         *workload_sections(logs, characterize_replays(trace, replays)),
-        scores_section(scores, predictions),
+        scores_section(scores, predictions, backtest),
         gains_section(table),
     ]
     sections[1:1] = published_section(logs)
@@ -110,6 +111,7 @@ def write_report(  # noqa: PLR0913 - the parts of a report are all optional and 
     *,
     scores: pl.DataFrame | None = None,
     predictions: pl.DataFrame | None = None,
+    backtest: Mapping[str, pl.DataFrame] | None = None,
     gains: GainsResult | None = None,
     replays: Mapping[str, ReplayResult] | None = None,
     title: str | None = None,
@@ -127,6 +129,8 @@ def write_report(  # noqa: PLR0913 - the parts of a report are all optional and 
         Scores of a backtest, one row per predictor: model, log_mae and others. Null: the page says that there are none.
     predictions : DataFrame, optional
         Predictions of the backtest, one row per job: duration_s and predicted_duration_s__<name>. [s]
+    backtest : mapping of str to DataFrame, optional
+        Further tables of the backtest by name: "scores_by", "calibration_curve", "differences".
     gains : GainsResult, optional
         The paired comparison of policies.
     replays : mapping of str to ReplayResult, optional
@@ -147,7 +151,14 @@ def write_report(  # noqa: PLR0913 - the parts of a report are all optional and 
         If the file cannot be written.
     """
     text = render_report(
-        trace, scores=scores, predictions=predictions, gains=gains, replays=replays, title=title, notes=notes
+        trace,
+        scores=scores,
+        predictions=predictions,
+        backtest=backtest,
+        gains=gains,
+        replays=replays,
+        title=title,
+        notes=notes,
     )
     return _write(text, Path(path))
 

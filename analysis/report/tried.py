@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 import polars as pl
@@ -12,21 +13,29 @@ from analysis.report.numbers import TableView, table_view
 
 __all__ = ["gains_section", "scores_section", "side_by_side"]
 
-SCORE_COLUMNS: Final = ("model", "log_mae", "within_2x", "spearman", "r2_log", "mae_s", "num_train", "num_test")
+SCORE_COLUMNS: Final = (
+    *("model", "log_mae", "log_mae_low", "log_mae_high", "log_mae_batch", "within_2x", "spearman", "r2_log", "mae_s"),
+    *("within_interval_share", "c_index", "num_train", "num_test"),
+)
+#: Figures of a backtest after the leaderboard, each left out where its table has nothing to show.
+BACKTEST_FIGURES: Final = ("prediction_errors", "error_by_window", "calibration_curve")
 GAIN_COLUMNS: Final = (
     *("pair", "predictor", "base_mean_jct_s", "mean_jct_s", "gain_s", "gain_low_s", "gain_high_s"),
     *("relative_gain", "captured_share", "base_mean_queueing_delay_s", "mean_queueing_delay_s", "num_jobs"),
 )
 
 
+GAP_COLUMNS: Final = ("against", "log_mae_difference", "days_low", "days_high", "users_low", "users_high", "verdict")
 SHARE_TEXT: Final = (
     "100 % = as good as knowing every duration, 0 % = no better than the base. Where knowing nothing has a share too, "
     "that much is the policy's own and needs no predictions."
 )
 
 
-def scores_section(scores: pl.DataFrame | None, predictions: pl.DataFrame | None) -> Section:
-    """Section on predictors."""
+def scores_section(
+    scores: pl.DataFrame | None, predictions: pl.DataFrame | None, backtest: Mapping[str, pl.DataFrame] | None = None
+) -> Section:
+    """Section on predictors; ``backtest`` holds its further tables: scores_by, calibration_curve, differences."""
     section = Section(
         "predictors",
         "Predictors",
@@ -35,12 +44,31 @@ def scores_section(scores: pl.DataFrame | None, predictions: pl.DataFrame | None
     if scores is None or not scores.height:
         section.blocks = [Block("Predictor scores", missing="No predictor was scored on this log (see the notes).")]
         return section
+    tables = {"scores": scores, **(backtest or {})}
+    tables |= {} if predictions is None else {"predictions": predictions}
     section.blocks = [figure_block("predictor_scores", scores)]
-    if predictions is not None and FIGURES["prediction_errors"].has_content(predictions):
-        section.blocks.append(figure_block("prediction_errors", predictions))
-    columns = tuple(name for name in SCORE_COLUMNS if name in scores.columns) or None
-    section.blocks.append(table_block("scores", scores, title="Scores", columns=columns, is_folded=False))
+    for name in BACKTEST_FIGURES:
+        table = tables.get(FIGURES[name].table)
+        if table is not None and FIGURES[name].has_content(table):
+            section.blocks.append(figure_block(name, table))
+    shown = scores.rename({"coverage": "within_interval_share"}, strict=False).sort("log_mae", "model", nulls_last=True)
+    columns = tuple(name for name in SCORE_COLUMNS if name in shown.columns) or None
+    section.blocks.append(table_block("scores", scores, title="Scores", shown=shown, columns=columns, is_folded=False))
+    if (gaps := tables.get("differences")) is not None and gaps.height:
+        section.blocks.append(_against_best(gaps))
     return section
+
+
+def _against_best(gaps: pl.DataFrame) -> Block:
+    """The best predictor against each other one; the download has all pairs."""
+    best = gaps["model"][0]
+    shown = gaps.filter(pl.col("model") == best).rename({"other": "against"})
+    block = table_block("differences", gaps, title="Which differences are real", shown=shown, columns=GAP_COLUMNS)
+    block.text = (
+        f"{str(best).replace('_', ' ').capitalize()} has the smallest error; below 0 it is better than the other one. "
+        "A verdict needs the intervals over days and over users to agree."
+    )
+    return block
 
 
 def gains_section(gains: pl.DataFrame | None) -> Section:

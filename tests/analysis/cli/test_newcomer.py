@@ -162,6 +162,8 @@ def test_a_report_says_whose_cluster_it_is_and_which_jobs_are_compared(run, trac
     assert "On the cluster given" in pages[1]
     assert "On its own cluster" not in pages[1]
     assert "The comparison replays the 160 jobs on which predictors were tested" in pages[0]
+    for title in ("Predictor scores", "Do predicted quantiles hold"):
+        assert f'aria-label="{title}"' in pages[0]
 
 
 @pytest.mark.parametrize("hours", [0.055, 3.0, 3.4, 80.0, 29_000.0])
