@@ -121,7 +121,7 @@ def test_agrees_with_plain_python(placement: str, nodes: str):
 @pytest.mark.parametrize("placement", SCORED)
 def test_preemption_agrees_with_plain_python(placement: str, policy: str):
     for seed in range(int(os.environ.get("HINDCAST_EXAMPLES", 6))):
-        case = with_supplies(crowd(seed, num_jobs=10 + seed % 25), seed)
+        case = with_supplies(crowd(seed, num_jobs=45), seed)
         case = trouble(case, seed) if seed % 2 else case
         agree(case, policy=policy, placement=placement, seed=seed, options=PREEMPTIVE[policy])
 
