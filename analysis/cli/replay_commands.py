@@ -37,7 +37,9 @@ __all__ = ["ClusterOption", "NoVcOption", "choose_cluster", "replay"]
 ClusterOption = Annotated[
     str | None,
     typer.Option(
-        metavar="C", help="A cluster file (TOML), or NODESxGPUS[:TYPE] such as 52x8; by default the trace's own."
+        metavar="C",
+        help="A cluster file (TOML), NODESxGPUS[:TYPE] such as 52x8, or 'quotas': the trace's own, as its VCs' quotas "
+        "change over time. By default the trace's own, with the largest quotas.",
     ),
 ]
 NoVcOption = Annotated[bool, typer.Option("--no-vc", help="Ignore virtual clusters: one queue, all nodes.")]
@@ -148,21 +150,26 @@ def _tell(
 
 
 def choose_cluster(trace: Trace, text: str | None) -> Cluster:
-    """Read a cluster from what the user wrote: a TOML file, NODESxGPUS[:TYPE], or nothing (the trace's own).
+    """Read a cluster from what the user wrote: a TOML file, NODESxGPUS[:TYPE], quotas, or nothing (the trace's own).
 
     Raises
     ------
     UsageError
-        If the text is neither a file nor of that form.
+        If the text is neither a file nor of these forms, or the trace has no quotas.
     """
     from analysis.replay import Cluster
 
     if text is None:
         return Cluster.from_trace(trace)
+    if text == "quotas":
+        if trace.nodes.height or not trace.capacity.height:
+            msg = "--cluster quotas: the trace has no quotas to follow, or has nodes; leave the option out."
+            raise UsageError(msg)
+        return Cluster.from_trace(trace, quotas="over_time")
     if short := re.fullmatch(r"(\d+)x(\d+)(?::(\S+))?", text):
         return Cluster.uniform(num_nodes=int(short[1]), num_gpus=int(short[2]), gpu_type=short[3])
     if not Path(text).suffix and not Path(text).exists():
-        msg = f"--cluster {text!r}: neither a file nor NODESxGPUS[:TYPE]; give e.g. cluster.toml or 52x8:V100."
+        msg = f"--cluster {text!r}: neither a file, NODESxGPUS[:TYPE], nor quotas; give e.g. cluster.toml or 52x8:V100."
         raise UsageError(msg)
     return Cluster.from_toml(Path(text))
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import polars as pl
 
@@ -230,22 +230,29 @@ class Cluster:
         return cls(nodes, name=str(spec.get("name", path.stem)), speed=ratios, outages=outages)
 
     @classmethod
-    def from_trace(cls, trace: Trace) -> Cluster:
+    def from_trace(cls, trace: Trace, *, quotas: Literal["largest", "over_time"] = "largest") -> Cluster:
         """Take the trace's nodes, or else size a cluster from it and say so in ``notes``.
 
         In this order: the ``nodes`` table; the ``capacity`` table (per VC its largest number of GPUs, as 8-GPU nodes
         and one node for the rest); the peak of GPUs that the log shows running, rounded up to 8-GPU nodes; and, where
-        the log has no start times, as many 8-GPU nodes as bring submitted work to a load of 0.9. Quotas that change:
-        ``analysis.replay.sizing.capacity_outages`` makes ``outages`` of them.
+        the log has no start times, as many 8-GPU nodes as bring submitted work to a load of 0.9.
+
+        Parameters
+        ----------
+        trace : Trace
+            What ran, and on what.
+        quotas : {"largest", "over_time"}
+            Of a cluster from the ``capacity`` table: whether a VC keeps its largest quota throughout, or its last nodes
+            are drained (``outages``) while its quota is smaller.
 
         Raises
         ------
         UsageError
-            If the trace shows no GPU at all.
+            If the trace shows no GPU at all, or ``quotas`` is neither of both.
         """
         from analysis.replay.sizing import size_cluster  # noqa: PLC0415, RUF100 - it makes clusters
 
-        return size_cluster(trace)
+        return size_cluster(trace, quotas=quotas)
 
 
 def _in_order(nodes: pl.DataFrame) -> pl.DataFrame:

@@ -8,33 +8,37 @@ from typing import TYPE_CHECKING, Final
 import polars as pl
 
 from analysis import metrics
-from analysis.errors import UsageError
+from analysis.errors import UnknownNameError, UsageError
 from analysis.replay.cluster import NODE_COLUMNS, Cluster
 from analysis.replay.outages import outage_table
 
 if TYPE_CHECKING:
     from analysis.trace import Trace
 
-__all__ = ["capacity_outages", "size_cluster"]
+__all__ = ["QUOTAS", "size_cluster"]
 
+#: How a VC's quotas over time become nodes: its largest for ever, or as they were.
+QUOTAS: Final = ("largest", "over_time")
 GPUS_PER_NODE: Final = 8
 #: Load that a cluster is sized to where the log shows no GPU in use.
 LOAD: Final = 0.9
 
 
-def size_cluster(trace: Trace) -> Cluster:
+def size_cluster(trace: Trace, *, quotas: str = "largest") -> Cluster:
     """Make the cluster of a trace, in the order that `Cluster.from_trace` states, and note what was assumed.
 
     Raises
     ------
     UsageError
-        If the trace shows no GPU at all.
+        If the trace shows no GPU at all, or ``quotas`` is not one of ``QUOTAS``.
     """
+    if quotas not in QUOTAS:
+        raise UnknownNameError(kind="way to read quotas", found=quotas, known=QUOTAS)
     name = trace.meta.name or "the trace's own"
     if trace.nodes.height:
         return Cluster(trace.nodes, name=name)
     if trace.capacity.height:
-        return _from_quotas(trace.capacity, name)
+        return _from_quotas(trace.capacity, name, is_fixed=quotas == "largest")
     jobs = trace.jobs.filter(pl.col("num_gpus") > 0)
     widest = float(jobs["num_gpus"].max() or 0.0)  # type: ignore[arg-type]
     if not widest:
@@ -59,45 +63,28 @@ def size_cluster(trace: Trace) -> Cluster:
     return Cluster(sized.nodes, name=sized.name, notes=(note,))
 
 
-def _from_quotas(capacity: pl.DataFrame, name: str) -> Cluster:
-    """Nodes from quotas over time: of each VC its largest, as whole nodes and one for the rest."""
+def _from_quotas(capacity: pl.DataFrame, name: str, *, is_fixed: bool) -> Cluster:
+    """Nodes from quotas over time: of each VC its largest, as whole nodes and one for the rest, all the time or not."""
     largest = capacity.group_by("vc").agg(pl.col("num_gpus").max()).sort("vc")
     nodes: list[dict[str, object]] = []
     for vc, num_gpus in largest.iter_rows():
         whole, rest = divmod(int(num_gpus), GPUS_PER_NODE)
         sizes = [GPUS_PER_NODE] * whole + ([rest] if rest else [])
         nodes += [{"node_id": f"{vc}-{i:03d}", "num_gpus": size, "vc": vc} for i, size in enumerate(sizes)]
+    table = pl.DataFrame(nodes, schema={key: NODE_COLUMNS[key] for key in ("node_id", "num_gpus", "vc")})
+    how = "throughout" if is_fixed else "at most, and while it has less its last nodes take no new jobs"
     note = (
-        f"Cluster from the quotas: every VC has its largest quota of the log throughout, as nodes of {GPUS_PER_NODE} "
+        f"Cluster from the quotas: every VC has its largest quota of the log {how}, as nodes of {GPUS_PER_NODE} "
         "GPUs and one node for the rest."
     )
-    table = pl.DataFrame(nodes, schema={key: NODE_COLUMNS[key] for key in ("node_id", "num_gpus", "vc")})
-    return Cluster(table, name=name, notes=(note,))
+    cluster = Cluster(table, name=name, notes=(note,))
+    if is_fixed:
+        return cluster
+    return Cluster(table, outages=_quota_outages(cluster, capacity), name=name, notes=(note,))
 
 
-def capacity_outages(cluster: Cluster, capacity: pl.DataFrame) -> pl.DataFrame:
-    """Outages that leave every VC as many whole nodes as its quota holds at each time: its last nodes are drained.
-
-    Parameters
-    ----------
-    cluster : Cluster
-        With nodes in VCs, such as ``Cluster.from_trace`` makes from quotas.
-    capacity : DataFrame
-        A Trace's: vc, time, num_gpus from that time on. VCs without nodes are left out.
-
-    Returns
-    -------
-    DataFrame
-        As ``Cluster.outages``: of each VC, in the order of node ids, nodes stay while they fit into the quota together.
-
-    Examples
-    --------
-    >>> from datetime import datetime
-    >>> nodes = pl.DataFrame({"node_id": ["n0", "n1"], "num_gpus": [8, 8], "vc": ["a", "a"]})
-    >>> quota = pl.DataFrame({"vc": "a", "time": [datetime(2024, 1, 1), datetime(2024, 1, 2)], "num_gpus": [16, 8]})
-    >>> capacity_outages(Cluster(nodes), quota).select("node_id", "down").rows()
-    [('n1', datetime.datetime(2024, 1, 2, 0, 0, tzinfo=zoneinfo.ZoneInfo(key='UTC')))]
-    """
+def _quota_outages(cluster: Cluster, capacity: pl.DataFrame) -> pl.DataFrame:
+    """Drain the last nodes of every VC, in the order of node ids, while they do not fit into its quota together."""
     needs = cluster.nodes.select("node_id", "vc", needs=pl.col("num_gpus").cum_sum().over("vc"))
     changes = (
         needs.filter(pl.col("vc").is_not_null())

@@ -83,6 +83,7 @@ def test_auto_says_what_each_loader_expects(run, tmp_path):
         (["replay", "{T}", "--placement", "anywhere", "-o", "{out}"], "no placement is named 'anywhere'"),
         (["replay", "{T}", "--policy", ",", "-o", "{out}"], "found no name"),
         (["replay", "{T}", "--cluster", "huge", "-o", "{out}"], "NODESxGPUS"),
+        (["replay", "{T}", "--cluster", "quotas", "-o", "{out}"], "no quotas to follow"),
         (["replay", "{T}", "--cluster", "4x0", "-o", "{out}"], "GPU"),
         (["load", "philly2", "x.csv", "-o", "{out}"], "'philly2'"),
         (["load", "table", "x.csv", "--option", "novalue", "-o", "{out}"], "KEY=VALUE"),

@@ -12,7 +12,6 @@ import pytest
 
 from analysis.errors import BadFileError, UsageError
 from analysis.replay import Cluster, replay
-from analysis.replay.sizing import capacity_outages
 from tests.analysis.replay.test_node_events import cluster_with
 from tests.jobs import make_jobs
 
@@ -207,22 +206,3 @@ def test_bad_outages_of_a_file_are_told_at_once(tmp_path: Path):
         Cluster.from_toml(written(tmp_path, FILE.replace('"n1"', '"n7"')))
     with pytest.raises(BadFileError, match="outages is not a list of tables"):
         Cluster.from_toml(written(tmp_path, "outages = 3\n[[nodes]]\ncount = 1\nnum_gpus = 1"))
-
-
-# --- quotas over time ------------------------------------------------------------------------------------------------
-
-
-def test_quotas_over_time_drain_the_last_nodes():
-    """a has 20 GPUs as nodes of 8, 8 and 4; 9 of them suffice for one node only, 16 for two, and 20 for all."""
-    rows = [("a", 0, 20), ("a", 1, 9), ("a", 3, 16), ("a", 4, 16), ("a", 5, 20), ("b", 0, 8), ("b", 2, 0)]
-    capacity = pl.DataFrame([{"vc": vc, "time": day(at), "num_gpus": float(gpus)} for vc, at, gpus in rows])
-    nodes = {"node_id": ["a0", "a1", "a2", "b0"], "num_gpus": [8, 8, 4, 8], "vc": ["a", "a", "a", "b"]}
-    cluster = Cluster(pl.DataFrame(nodes))
-    outages = capacity_outages(cluster, capacity)
-    assert sorted(outages.select("node_id", "down", "up").rows(), key=str) == [
-        ("a1", day(1), day(3)),
-        ("a2", day(1), day(5)),
-        ("b0", day(2), None),
-    ]
-    assert outages["kind"].unique().to_list() == ["drain"]
-    assert not Cluster(cluster.nodes, outages=outages).is_steady

@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 from analysis import schema
-from analysis.errors import UsageError
+from analysis.errors import UnknownNameError, UsageError
 from analysis.replay import Cluster
 from analysis.trace import Trace, TraceMeta
 from tests.jobs import make_jobs
@@ -48,6 +48,21 @@ def test_quotas_become_nodes_of_eight_and_one_for_the_rest():
     cluster = Cluster.from_trace(trace_of([{}], capacity=quotas))
     assert cluster.nodes.select("vc", "num_gpus").rows() == [("v", 8), ("v", 8), ("v", 4), ("w", 8)]
     assert "largest quota" in cluster.notes[0]
+
+
+def test_quotas_over_time_drain_the_last_nodes_of_a_vc():
+    """a has 20 GPUs as nodes of 8, 8 and 4; 9 of them suffice for one node only, 16 for two, and 20 for all."""
+    rows = [("a", 0, 20), ("a", 1, 9), ("a", 3, 16), ("a", 4, 16), ("a", 5, 20), ("b", 0, 8), ("b", 2, 0)]
+    trace = trace_of([{}], capacity=[{"vc": vc, "time": at(s), "num_gpus": float(gpus)} for vc, s, gpus in rows])
+    cluster = Cluster.from_trace(trace, quotas="over_time")
+    assert sorted(cluster.outages.select("node_id", "down", "up", "kind").rows(), key=str) == [
+        ("a-001", at(1), at(3), "drain"),
+        ("a-002", at(1), at(5), "drain"),
+        ("b-000", at(2), None, "drain"),
+    ]
+    assert Cluster.from_trace(trace).is_steady
+    with pytest.raises(UnknownNameError, match="over_time"):
+        Cluster.from_trace(trace, quotas="never")  # type: ignore[arg-type]
 
 
 def test_the_peak_in_use_is_rounded_up_to_whole_nodes_and_an_end_comes_before_a_start():
