@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 import narwhals as nw
@@ -11,7 +12,12 @@ import polars.selectors as cs
 from analysis import schema
 from analysis.errors import UsageError
 
-__all__ = ["jobs_to_polars", "to_polars"]
+__all__ = ["in_utc", "jobs_to_polars", "to_polars"]
+
+
+def in_utc(time: datetime) -> datetime:
+    """Give a naive time the zone UTC; an aware one stays."""
+    return time.replace(tzinfo=UTC) if time.tzinfo is None else time
 
 
 def to_polars(frame: Any) -> pl.DataFrame:

@@ -6,7 +6,7 @@ needs is null, so that an unfinished job never enters a mean.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 
 import polars as pl
@@ -16,10 +16,12 @@ __all__ = [
     "bounded_slowdown",
     "gpu_hours",
     "gpu_s",
+    "jain_index",
     "jct_s",
     "makespan_s",
     "queueing_delay_s",
     "span_s",
+    "weighted_gpu_hours",
 ]
 
 US_PER_S: Final = 1_000_000
@@ -107,6 +109,58 @@ def gpu_hours() -> pl.Expr:
     3.0
     """
     return (gpu_s() / S_PER_H).alias("gpu_hours")
+
+
+def weighted_gpu_hours(weights: Mapping[str, float]) -> pl.Expr:
+    """Service with a weight per GPU type, such as a price: GPU-hours times the weight of the job's ``gpu_type``.
+
+    Parameters
+    ----------
+    weights : mapping of str to float
+        Weight of one hour of a GPU of each type. [unit of the weight per GPU-hour]
+
+    Returns
+    -------
+    Expr of float64
+        Null where the type is null or has no weight: not known, not 0. [unit of the weight]
+
+    Examples
+    --------
+    >>> jobs = pl.DataFrame({"gpu_type": ["T4", "A100", "K80"], "num_gpus": [1.0] * 3, "duration_s": [72000.0] * 3})
+    >>> jobs.select(weighted_gpu_hours({"T4": 1, "A100": 8})).to_series().to_list()
+    [20.0, 160.0, None]
+    """
+    weight = pl.col("gpu_type").replace_strict(dict(weights), default=None, return_dtype=pl.Float64)
+    return (gpu_hours() * weight).alias("weighted_gpu_hours")
+
+
+def jain_index(values: pl.Expr) -> pl.Expr:
+    """Jain's fairness index of what each of n users got: (sum x)^2 / (n sum x^2).
+
+    Parameters
+    ----------
+    values : Expr
+        One value per user, at least 0; null: left out.
+
+    Returns
+    -------
+    Expr of one float64
+        From 1 / n, one user has all, to 1, all have the same (also if that is 0); null without values. [unitless]
+
+    References
+    ----------
+    .. [1] R. Jain, D. Chiu and W. Hawe, "A Quantitative Measure of Fairness and Discrimination for Resource Allocation
+       in Shared Computer Systems", DEC-TR-301, 1984.
+
+    Examples
+    --------
+    >>> slowdown = pl.DataFrame({"x": [1.0, 1.0, 2.0, None]})
+    >>> round(slowdown.select(jain_index(pl.col("x"))).item(), 4)
+    0.8889
+    """
+    squares = (values * values).sum()
+    index = pl.when(squares > 0).then(values.sum() ** 2 / (values.count() * squares)).otherwise(1.0)
+    return pl.when(values.count() > 0).then(index).alias("jain_index")
 
 
 def makespan_s() -> pl.Expr:

@@ -3,7 +3,9 @@
 from analysis.replay.allocation import allocation
 from analysis.replay.closed_loop import Forecaster, RollingPrediction
 from analysis.replay.cluster import Cluster
+from analysis.replay.energy import energy
 from analysis.replay.engine import replay
+from analysis.replay.fairness import fairness
 from analysis.replay.fidelity import fidelity
 from analysis.replay.gantt import gantt
 from analysis.replay.groups import metrics_by
@@ -15,6 +17,7 @@ from analysis.replay.policies import POLICIES, NumbaKey, Policy, PythonKey, Pyth
 from analysis.replay.quantiles import quantiles
 from analysis.replay.recorded import recorded
 from analysis.replay.result import ReplayInterrupted, ReplayResult
+from analysis.replay.start_estimates import estimate_starts, queue_at, start_errors
 
 __all__ = [
     "PLACEMENTS",
@@ -30,6 +33,9 @@ __all__ = [
     "ReplayResult",
     "RollingPrediction",
     "allocation",
+    "energy",
+    "estimate_starts",
+    "fairness",
     "fidelity",
     "gantt",
     "helios_artifact",
@@ -39,6 +45,8 @@ __all__ = [
     "pack",
     "policy",
     "quantiles",
+    "queue_at",
     "recorded",
     "replay",
+    "start_errors",
 ]

@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from analysis.errors import UnknownNameError
-from analysis.frames import jobs_to_polars
+from analysis.frames import in_utc, jobs_to_polars
 from analysis.replay.result import ReplayResult
 
 __all__ = ["GANTT", "gantt", "gantt_window"]
@@ -77,7 +77,7 @@ def gantt(
         If the jobs table has no column ``color_by``.
     """
     bars, left_out = _bars(result, events)
-    low, high = (_aware(time) for time in window or _window_of(bars, result))
+    low, high = (in_utc(time) for time in window or _window_of(bars, result))
     inside = bars.filter((pl.col("start_time") < high) & (pl.col("end_time") > low))
     num_left_out = left_out.filter((pl.col("start_time") < high) & (pl.col("end_time") > low)).height
     named, grouped_by = _with_group(inside, jobs, color_by)
@@ -113,10 +113,6 @@ def gantt_window(result: ReplayResult, *, events: pl.DataFrame | None = None, mo
     start, end : datetime
     """
     return _window_of(_bars(result, events)[0], result, most_bars=most_bars)
-
-
-def _aware(time: datetime) -> datetime:
-    return time.replace(tzinfo=UTC) if time.tzinfo is None else time
 
 
 def _bars(result: ReplayResult, events: pl.DataFrame | None) -> tuple[pl.DataFrame, pl.DataFrame]:
