@@ -33,9 +33,9 @@ def energy(result: ReplayResult) -> pl.DataFrame:
     -------
     DataFrame, one row per GPU type, in the order of the cluster's nodes
         gpu_type (null: not described), num_nodes, num_gpus, gpu_hours (held by finished jobs), idle_kwh, busy_kwh
-        (beyond idle), total_kwh. Energy is null, which is not 0, where a node of the type does not state
-        the power that it needs. A job on several nodes is counted with the mean power of their GPUs, which is exact where they are alike; one
-        that was stopped or killed and moved, with the nodes of its last run. No rows where no job finished.
+        (beyond idle), total_kwh. Energy is null, which is not 0, where a node of the type does not state the power that
+        it needs. A job on several nodes is counted with the mean power of their GPUs, which is exact where they are
+        alike; one that was stopped or killed and moved, with the nodes of its last run. No rows where no job finished.
 
     Examples
     --------
