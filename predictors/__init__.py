@@ -10,6 +10,7 @@ from predictors.boosted_lightgbm import BoostedLightgbm
 from predictors.calibration import CALIBRATIONS
 from predictors.concordance import concordance
 from predictors.defaults import DEFAULT_MODELS, default_models
+from predictors.explain import JobExplanation, explain_job
 from predictors.frame import predict_frame
 from predictors.guarded import Guarded
 from predictors.predictive import Predictive
@@ -33,6 +34,7 @@ __all__ = [
     "DurationPredictor",
     "GlobalMedian",
     "Guarded",
+    "JobExplanation",
     "LastTwo",
     "Plan",
     "Predictive",
@@ -45,6 +47,7 @@ __all__ = [
     "compare_splits",
     "concordance",
     "default_models",
+    "explain_job",
     "known_end",
     "load_model",
     "make_predictor",

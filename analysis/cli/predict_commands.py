@@ -14,7 +14,7 @@ from analysis.errors import BadFileError, UsageError
 
 if TYPE_CHECKING:
     from analysis.trace import Trace
-    from predictors import BacktestResult
+    from predictors import BacktestResult, DurationPredictor
 
 __all__ = ["backtest", "predict", "train"]
 
@@ -153,32 +153,80 @@ def train(
 def predict(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="Model folder.")],
     jobs: Annotated[Path, typer.Argument(metavar="JOBS", help="Jobs: a Trace folder, Parquet, CSV or JSONL.")],
-    output: Annotated[Path, typer.Option("-o", "--output", metavar="FILE", help="Parquet, CSV or JSONL to write.")],
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", metavar="FILE", help="Parquet, CSV or JSONL to write.")
+    ] = None,
     *,
     at: Annotated[str, typer.Option(help="When it is asked: submission, start, or a column of times.")] = "submission",
+    explain: Annotated[
+        str | None, typer.Option(metavar="JOB_ID", help="Say which history moved the prediction of this job.")
+    ] = None,
+    json_to: JsonOption = None,
 ) -> None:
     """Add predicted_duration_s and predicted_p10_s, p50, p90 to jobs, each as of its submission (or --at).
 
     History is that of JOBS if some of them have ended, and else that of the training log.
 
     Example: hindcast predict model philly -o predicted.parquet
-    """
-    from predictors import load_model, predict_frame
-    from predictors.history import ended_jobs
 
+    Example: hindcast predict model philly --explain application_1506638472019_13421
+    """
+    from predictors import load_model
+
+    kind = _asked_kind(output, explain=explain, json_to=json_to)
+    for target in (output, json_to):
+        if target is not None:
+            refuse_inside(target, given=(model, jobs))
+    predictor = load_model(model)
+    frame = _read_jobs(jobs)
+    if explain is not None:
+        _explain(predictor, frame, explain, at=at, json_to=json_to)
+    if output is not None:
+        _predict_all(predictor, frame, output, at=at, kind=kind, json_to=json_to)
+
+
+def _asked_kind(output: Path | None, *, explain: str | None, json_to: Path | None) -> str:
+    """Format of the file to write, by its ending; empty where none is asked for."""
+    if output is None and explain is None:
+        msg = "predict: found neither -o FILE nor --explain JOB_ID; give a file for all predictions, or one job."
+        raise UsageError(msg)
+    if json_to is not None and explain is None:
+        msg = "--json: found without --explain; it takes an explanation (-o FILE.jsonl writes predictions)."
+        raise UsageError(msg)
+    if output is None:
+        return ""
     kind = WRITERS.get(output.suffix.lower())
     if kind is None:
         msg = f"{output}: the ending {output.suffix!r} names no format; expected one of {', '.join(WRITERS)}."
         raise UsageError(msg)
-    refuse_inside(output, given=(model, jobs))
-    predictor = load_model(model)
-    frame = _read_jobs(jobs)
-    # Jobs that only just came have no past of their own: then the past of the training log is what is known.
-    history = frame if ended_jobs(frame).height else None
-    predicted = predict_frame(predictor, frame, history=history, at=at)
+    return kind
+
+
+def _history(frame: pl.DataFrame) -> pl.DataFrame | None:
+    """The past of the jobs themselves; jobs that only just came have none: null, then that of the training log is."""
+    from predictors.history import ended_jobs
+
+    return frame if ended_jobs(frame).height else None
+
+
+def _explain(predictor: DurationPredictor, frame: pl.DataFrame, job_id: str, *, at: str, json_to: Path | None) -> None:
+    from predictors import explain_job
+
+    with progress(f"explaining job {job_id}"):
+        why = explain_job(predictor, frame, job_id, history=_history(frame), at=at)
+    say(str(why), json_to=json_to)
+    write_json(why.to_dict(), json_to)
+
+
+def _predict_all(
+    predictor: DurationPredictor, frame: pl.DataFrame, output: Path, *, at: str, kind: str, json_to: Path | None
+) -> None:
+    from predictors import predict_frame
+
+    predicted = predict_frame(predictor, frame, history=_history(frame), at=at)
     with staged(output) as staging:
         _write(predicted, staging, kind)
-    say(f"{predicted.height:,} predictions written to {output}")
+    say(f"{predicted.height:,} predictions written to {output}", json_to=json_to)
 
 
 def _read_jobs(path: Path) -> pl.DataFrame:
