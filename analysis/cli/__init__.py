@@ -40,6 +40,7 @@ def _run(given: list[str], *, debug: bool) -> int:
         replay_commands,
         report_commands,
         trace_commands,
+        what_if_commands,
     )
     from analysis.cli.app import app, say_error
     from analysis.errors import HindcastError, UsageError

@@ -17,7 +17,10 @@ __all__ = ["MARKER", "agreement", "compared_with_log", "in_hours", "rejected_not
 
 #: The file that tells a folder of replays.
 MARKER: Final = "metrics.json"
-SHOWN: Final = ("mean_jct_s", "mean_queueing_delay_s", "p95_queueing_delay_s", "max_queue_length", "makespan_s")
+SHOWN: Final = (
+    *("schedule", "num_finished", "num_unfinished", "num_rejected"),
+    *("mean_jct_s", "mean_queueing_delay_s", "p95_queueing_delay_s", "max_queue_length", "makespan_s"),
+)
 
 
 def write_replays(
@@ -86,11 +89,10 @@ def timeout_notes(results: dict[str, ReplayResult]) -> list[str]:
     return [f"Time limits are enforced; jobs that ended at theirs (reason timeout, state finished): {text}."]
 
 
-def in_hours(row: dict[str, Any]) -> dict[str, Any]:
-    """The columns of a metrics row that fit a terminal, in hours."""
-    shown = {"schedule": row["schedule"]}
-    shown |= {name: row[name] for name in ("num_finished", "num_unfinished", "num_rejected")}
-    for name in SHOWN:
+def in_hours(row: dict[str, Any], columns: Sequence[str] = SHOWN) -> dict[str, Any]:
+    """Some columns of a metrics row, such as fit a terminal, in hours."""
+    shown: dict[str, Any] = {}
+    for name in columns:
         value = row[name]
         if name.endswith("_s"):
             shown[f"{name.removesuffix('_s')}_h"] = None if value is None else value / 3600

@@ -18,6 +18,7 @@ from analysis.replay.quantiles import quantiles
 from analysis.replay.recorded import recorded
 from analysis.replay.result import ReplayInterrupted, ReplayResult
 from analysis.replay.start_estimates import estimate_starts, queue_at, start_errors
+from analysis.replay.what_if import what_if
 
 __all__ = [
     "PLACEMENTS",
@@ -49,4 +50,5 @@ __all__ = [
     "recorded",
     "replay",
     "start_errors",
+    "what_if",
 ]
