@@ -11,6 +11,7 @@ from predictors.calibration import CALIBRATIONS
 from predictors.concordance import concordance
 from predictors.defaults import DEFAULT_MODELS, default_models
 from predictors.explain import JobExplanation, explain_job
+from predictors.explain_importance import permutation_importance
 from predictors.frame import predict_frame
 from predictors.guarded import Guarded
 from predictors.predictive import Predictive
@@ -51,6 +52,7 @@ __all__ = [
     "known_end",
     "load_model",
     "make_predictor",
+    "permutation_importance",
     "predict_frame",
     "predictor",
     "save_model",

@@ -1,4 +1,4 @@
-"""What holds for the explanation of one prediction by every registered predictor."""
+"""What holds for explanations of every registered predictor."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import json
 import polars as pl
 import pytest
 
-from predictors import PREDICTORS, explain_job
+from predictors import PREDICTORS, explain_job, permutation_importance
+from predictors.explain_inputs import HISTORY_BLOCKS, INPUT_BLOCKS
 from tests.contracts.test_every_predictor import HARD_LOGS, LOG, TEST, TRAIN, change_later, make
 
 PLACES = (40, 159)
@@ -87,3 +88,16 @@ def test_hard_logs_are_explained(fitted, case):
     why = explain_job(model, nowhere, TEST["job_id"][0])
     assert (why.asked_time, why.like_jobs) == (None, [])
     assert "at an unknown time" in str(why)
+
+
+def test_importance_is_measured_for_every_predictor(fitted):
+    window = TEST.head(60)
+    table = permutation_importance(fitted, window, history=LOG, num_repeats=1)
+    told = table.filter(pl.col("importance").is_not_null())
+    assert told.height >= 9
+    assert told["importance"].is_finite().all()
+    assert set(table["block"]) == {*INPUT_BLOCKS, "hour", *HISTORY_BLOCKS}
+    # What had not ended when the last of these jobs came does not show.
+    changed = change_later(LOG.filter(~pl.col("job_id").is_in(window["job_id"])), at=window["submit_time"].max())
+    kept = pl.concat([changed, LOG.filter(pl.col("job_id").is_in(window["job_id"]))])
+    assert permutation_importance(fitted, window, history=kept, num_repeats=1).equals(table)
