@@ -3,11 +3,28 @@
 from predictors.targets.demand import DemandForecaster
 from predictors.targets.demand_backtest import DemandBacktest, backtest_demand
 from predictors.targets.demand_series import busy_gpus, demand_series
+from predictors.targets.queueing_delay import (
+    WAIT_MODELS,
+    LastHourWait,
+    LastWait,
+    QueueingDelay,
+    UserWait,
+    backtest_queueing_delay,
+)
+from predictors.targets.waits import waits_of, waits_view
 
 __all__ = [
+    "WAIT_MODELS",
     "DemandBacktest",
     "DemandForecaster",
+    "LastHourWait",
+    "LastWait",
+    "QueueingDelay",
+    "UserWait",
     "backtest_demand",
+    "backtest_queueing_delay",
     "busy_gpus",
     "demand_series",
+    "waits_of",
+    "waits_view",
 ]
