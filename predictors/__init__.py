@@ -12,6 +12,8 @@ from predictors.concordance import concordance
 from predictors.defaults import DEFAULT_MODELS, default_models
 from predictors.explain import JobExplanation, explain_job
 from predictors.explain_importance import permutation_importance
+from predictors.explain_model import explain_backtest
+from predictors.explain_shapes import shape_table
 from predictors.frame import predict_frame
 from predictors.guarded import Guarded
 from predictors.predictive import Predictive
@@ -48,6 +50,7 @@ __all__ = [
     "compare_splits",
     "concordance",
     "default_models",
+    "explain_backtest",
     "explain_job",
     "known_end",
     "load_model",
@@ -58,5 +61,6 @@ __all__ = [
     "save_model",
     "score_all",
     "score_interval",
+    "shape_table",
     "training_view",
 ]

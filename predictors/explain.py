@@ -86,7 +86,7 @@ class JobExplanation:
     like_jobs : list of PastJob
         The last of the most alike jobs that had ended, the newest first, each with what would be said without it.
     likenesses : list of Likeness
-        How many ended jobs are there on each level of likeness.
+        How many ended jobs are there on each level of likeness that the job has the columns for.
     counterfactuals : list of Counterfactual
         Real predictions with something taken away, the largest effect first.
     """

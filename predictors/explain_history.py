@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import singledispatch
-from typing import Final
+from typing import Any, Final
 
 import polars as pl
 
@@ -133,22 +133,33 @@ def ended_before(past: pl.DataFrame, asked: pl.DataFrame, *, failures: str) -> p
     return with_owner(past.filter(is_told)).sort("end_time", maintain_order=True)
 
 
+def _keys_of(asked: pl.DataFrame) -> dict[str, Any]:
+    return asked.select(owner_of(), **key_columns()).row(0, named=True)
+
+
+def _lacks(asked: pl.DataFrame, columns: Sequence[str]) -> bool:
+    job = _keys_of(asked)
+    return any(job[name] is None for name in columns if name != "time_limit_s")
+
+
 def shared(ended: pl.DataFrame, asked: pl.DataFrame, columns: Sequence[str]) -> pl.DataFrame:
     """Ended jobs that agree with the job in all columns; none if one but the limit is null."""
-    job = asked.select(owner_of(), **key_columns()).row(0, named=True)
-    if any(job[name] is None for name in columns if name != "time_limit_s"):
+    if _lacks(asked, columns):
         return ended.head(0)
     if not columns:
         return ended
+    job = _keys_of(asked)
     return ended.filter([pl.col(name).eq_missing(pl.lit(job[name], ended.schema[name])) for name in columns])
 
 
 def count_alike(
     ended: pl.DataFrame, asked: pl.DataFrame, levels: Mapping[str, tuple[str, ...]], *, last: int = 20
 ) -> list[Likeness]:
-    """How many ended jobs there are on each level of likeness."""
+    """How many ended jobs there are on each level of likeness that the job has the columns for."""
     found = []
     for words, columns in levels.items():
+        if _lacks(asked, columns):
+            continue
         part = shared(ended, asked, columns)
         tail = part.tail(1).row(0, named=True) if part.height else None
         found.append(

@@ -21,7 +21,10 @@ __all__ = ["backtest", "predict", "train"]
 TraceArgument = Annotated[Path, typer.Argument(metavar="TRACE", help="Trace folder.")]
 MARKER = "scores.json"
 #: Figures of a backtest, and the columns of its scores that a terminal has room for.
-FIGURES = ("predictor_scores", "prediction_errors", "calibration_curve", "error_by_window")
+FIGURES = (
+    *("predictor_scores", "prediction_errors", "calibration_curve", "error_by_window"),
+    *("importance", "shape_limit", "shape_gpus", "shape_hour"),
+)
 SHOWN = (
     "model",
     "num_test",
@@ -56,6 +59,9 @@ def backtest(
     random_split: Annotated[
         bool, typer.Option("--random-split", help="Also show how much a random split would flatter.")
     ] = False,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Also say what the best predictor needs, and how it answers to a request.")
+    ] = False,
     cpu_jobs: Annotated[bool, typer.Option("--cpu-jobs", help="Learn from and predict jobs without GPUs too.")] = False,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the fits and of the bootstrap.")] = 0,
     json_to: JsonOption = None,
@@ -66,7 +72,7 @@ def backtest(
     """
     from analysis.trace import Trace
     from predictors import backtest as run
-    from predictors import compare_splits, default_models
+    from predictors import compare_splits, default_models, explain_backtest
 
     trace = Trace.read(trace_folder)
     names = split_names(models, option="--models") if models else default_models(trace.jobs)
@@ -76,8 +82,11 @@ def backtest(
     options = {"refit": refit, "at": at, "calibration": calibration, **shared}
     with progress("scoring predictors", total=len(names)) as step:
         result = run(trace.jobs, models=names, by=groups, progress=step, **options)
-    splits = compare_splits(trace.jobs, models=names, **shared) if random_split else None
-    _write_backtest(result, splits, output)
+    more = {"splits": compare_splits(trace.jobs, models=names, **shared)} if random_split else {}
+    if explain:
+        with progress("explaining the best predictor"):
+            more |= explain_backtest(trace.jobs, result)
+    _write_backtest(result, more, output)
     show_table(result.scores.select(SHOWN).to_dicts(), json_to=json_to)
     for note in [*result.notes, *_verdicts(result.differences)]:
         say(f"note: {note}", json_to=json_to)
@@ -85,14 +94,14 @@ def backtest(
     say(f"Scores, predictions and figures written to {output}", json_to=json_to)
 
 
-def _write_backtest(result: BacktestResult, splits: pl.DataFrame | None, output: Path) -> None:
+def _write_backtest(result: BacktestResult, more: dict[str, pl.DataFrame], output: Path) -> None:
     """Write tables as Parquet and CSV, and the figures."""
     from analysis.plots import write_figures
     from analysis.trace import write_folder
 
     tables = {"scores": result.scores, "scores_by": result.by, "differences": result.differences}
     tables |= {"calibration_curve": result.curve, "timings": result.timings}
-    tables |= {} if splits is None else {"splits": splits}
+    tables |= more
 
     def fill(folder: Path) -> None:
         for name, table in tables.items():

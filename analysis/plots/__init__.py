@@ -4,6 +4,7 @@ from analysis.plots.backtests import plot_calibration_curve, plot_error_by_windo
 from analysis.plots.bursts import plot_arrival_autocorrelation, plot_arrival_dispersion
 from analysis.plots.distributions import plot_duration_cdf, plot_duration_cdf_gpu_time, plot_queueing_delay_cdf
 from analysis.plots.drift import plot_weekly_drift
+from analysis.plots.explanations import plot_importance, plot_shape_gpus, plot_shape_hour, plot_shape_limit
 from analysis.plots.fidelity import plot_fidelity
 from analysis.plots.fits import plot_duration_fits, plot_duration_tail_fits
 from analysis.plots.gantt import plot_gantt
@@ -61,6 +62,7 @@ __all__ = [
     "plot_gantt",
     "plot_gpu_demand",
     "plot_idle_gpu_hours",
+    "plot_importance",
     "plot_nearest_history",
     "plot_outcomes_by_size",
     "plot_policies",
@@ -75,6 +77,9 @@ __all__ = [
     "plot_replay_queue",
     "plot_replay_queue_gpus",
     "plot_running_gpus",
+    "plot_shape_gpus",
+    "plot_shape_hour",
+    "plot_shape_limit",
     "plot_slowdown",
     "plot_status",
     "plot_time_to_failure",

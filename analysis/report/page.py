@@ -130,7 +130,8 @@ def write_report(  # noqa: PLR0913 - the parts of a report are all optional and 
     predictions : DataFrame, optional
         Predictions of the backtest, one row per job: duration_s and predicted_duration_s__<name>. [s]
     backtest : mapping of str to DataFrame, optional
-        Further tables of the backtest by name: "scores_by", "calibration_curve", "differences".
+        Further tables of the backtest by name: "scores_by", "calibration_curve", "differences", and of its best model
+        "importance", "shapes". What is not there is not shown.
     gains : GainsResult, optional
         The paired comparison of policies.
     replays : mapping of str to ReplayResult, optional

@@ -18,7 +18,10 @@ SCORE_COLUMNS: Final = (
     *("within_interval_share", "c_index", "num_train", "num_test"),
 )
 #: Figures of a backtest after the leaderboard, each left out where its table has nothing to show.
-BACKTEST_FIGURES: Final = ("prediction_errors", "error_by_window", "calibration_curve")
+BACKTEST_FIGURES: Final = (
+    *("prediction_errors", "error_by_window", "calibration_curve"),
+    *("importance", "shape_limit", "shape_gpus", "shape_hour"),
+)
 GAIN_COLUMNS: Final = (
     *("pair", "predictor", "base_mean_jct_s", "mean_jct_s", "gain_s", "gain_low_s", "gain_high_s"),
     *("relative_gain", "captured_share", "base_mean_queueing_delay_s", "mean_queueing_delay_s", "num_jobs"),
@@ -35,7 +38,7 @@ SHARE_TEXT: Final = (
 def scores_section(
     scores: pl.DataFrame | None, predictions: pl.DataFrame | None, backtest: Mapping[str, pl.DataFrame] | None = None
 ) -> Section:
-    """Section on predictors; ``backtest`` holds its further tables: scores_by, calibration_curve, differences."""
+    """Section on predictors; ``backtest`` holds its further tables (see `write_report`)."""
     section = Section(
         "predictors",
         "Predictors",

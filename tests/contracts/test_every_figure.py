@@ -41,6 +41,7 @@ COUNTS_AND_NAMES = {
     "User",
     "Predictor",
     "Prediction",
+    "Mixed up",
     "Base → policy, cluster",
     "Log",
     "Jobs",
@@ -119,6 +120,26 @@ TABLES = {name: item.table(TRACE) for name, item in CHARACTERIZATIONS.items()} |
             "value": ["2024-03-01", "2024-03-08", "2024-03-01", "GPUs 1"],
             "model": ["boosted", "boosted", "broken", "boosted"],
             "log_mae": [1.0, 1.2, None, 3.0],
+        }
+    ),
+    "importance": pl.DataFrame(
+        {
+            "block": ["user", "history by owner", "hour", "group"],
+            "kind": ["input", "history", "input", "input"],
+            "importance": [0.6, 0.5, -0.01, None],
+            "low": [0.4, None, -0.03, None],
+            "high": [0.8, None, 0.01, None],
+        }
+    ),
+    "shapes": pl.DataFrame(
+        {
+            "input": ["time_limit_s"] * 2 + ["num_gpus"] * 3 + ["hour"] * 2,
+            "value": [60.0, 86_400.0, 1.0, 2.0, 8.0, 0.0, 23.0],
+            "effect": [-1.0, 1.0, -0.1, 0.0, 0.2, 0.0, 0.0],
+            "low": [-1.2, 0.8, -0.2, -0.1, 0.1, None, None],
+            "high": [-0.8, 1.2, 0.0, 0.1, 0.3, None, None],
+            "num_jobs": [3, 9, 5, 5, 1, 2, 2],
+            "method": ["local effects"] * 5 + ["curve"] * 2,
         }
     ),
     "gains": _gains(),

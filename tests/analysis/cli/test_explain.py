@@ -82,3 +82,15 @@ def test_what_does_not_fit_together_is_said(run, words, sentence):
     assert code == 2
     assert out == ""
     assert sentence in err
+
+
+def test_a_backtest_says_what_its_best_predictor_needs(folder, tmp_path, capsys):
+    words = ["backtest", str(folder / "T"), "--models", "global_median,user_median", "--by", "none", "--explain"]
+    assert main([*words, "-o", str(tmp_path / "B")]) == 0
+    scores = pl.read_parquet(tmp_path / "B" / "scores.parquet").sort("log_mae")
+    found = pl.read_csv(tmp_path / "B" / "importance.csv")
+    assert found["model"].unique().to_list() == scores["model"].head(1).to_list() == ["user_median"]
+    assert found.sort("importance", descending=True, nulls_last=True)["block"][0] in {"user", "history by owner"}
+    assert set(pl.read_parquet(tmp_path / "B" / "shapes.parquet")["input"]) >= {"num_gpus", "hour"}
+    drawn = {path.name for path in (tmp_path / "B" / "figures").iterdir()}
+    assert {"importance.png", "importance.svg", "shape_gpus.png", "shape_hour.svg"} <= drawn
