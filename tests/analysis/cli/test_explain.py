@@ -84,7 +84,7 @@ def test_what_does_not_fit_together_is_said(run, words, sentence):
     assert sentence in err
 
 
-def test_a_backtest_says_what_its_best_predictor_needs(folder, tmp_path, capsys):
+def test_a_backtest_says_what_its_best_predictor_needs(folder, tmp_path):
     words = ["backtest", str(folder / "T"), "--models", "global_median,user_median", "--by", "none", "--explain"]
     assert main([*words, "-o", str(tmp_path / "B")]) == 0
     scores = pl.read_parquet(tmp_path / "B" / "scores.parquet").sort("log_mae")
