@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import polars as pl
 from matplotlib.axes import Axes
-from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator, ScalarFormatter
+from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
 
 from analysis.plots.registry import figure
 from analysis.plots.style import (
@@ -82,7 +82,14 @@ def plot_importance(table: pl.DataFrame, *, ax: Axes | None = None) -> Axes:
     ax.set_xlabel("Growth of the mean |log error| (log of seconds)")
     ax.set_ylabel("Mixed up")
     legend(ax, num_columns=2, place="outside")
+    _name(ax, rows)
     return style_axes(ax, grid="x")
+
+
+def _name(ax: Axes, table: pl.DataFrame) -> None:
+    """Say above the axes whose figure it is, where the table tells."""
+    if "model" in table.columns and table.height:
+        ax.set_title(str(table["model"][0]).replace("_", " "), loc="left", fontsize=SMALL_PT, color=INK)
 
 
 def _has(name: str) -> Callable[[pl.DataFrame], bool]:
@@ -119,6 +126,7 @@ def _shape(table: pl.DataFrame, name: str, ax: Axes | None) -> Axes:
     low, high = ax.get_ylim()
     ax.set_ylim(min(low, -LEAST_EFFECT), max(high, LEAST_EFFECT))
     ax.set_ylabel("Effect on the prediction (log of seconds)")
+    _name(ax, rows)
     return ax
 
 
@@ -175,7 +183,7 @@ def plot_shape_gpus(table: pl.DataFrame, *, ax: Axes | None = None) -> Axes:
     values = _rows(table, "num_gpus")["value"]
     if float(values.min()) > 0:  # type: ignore[arg-type]
         ax.set_xscale("log", base=2)
-        ax.xaxis.set_major_formatter(ScalarFormatter())
+        ax.xaxis.set_major_formatter("{x:g}")
         ax.xaxis.set_minor_locator(NullLocator())
     ax.set_xlabel("GPUs per job")
     return style_axes(ax)
