@@ -16,7 +16,7 @@ from predictors.baselines import GlobalMedian, RequestedLimit, _BackOff
 from predictors.boosted import Boosted
 from predictors.committee import LEARNERS
 from predictors.expert_rules import RULES
-from predictors.guarded import Guarded
+from predictors.guarded import KINDS, Guarded
 from predictors.history import history_features
 from predictors.jobs_table import limits_s
 from predictors.mixing import KEEP, PRIOR, SHARPNESS, WORST, Losses
@@ -41,6 +41,8 @@ ABOUT: Final = {
     "owner": "trees told the job, who owns it, and a little history",
     "request": "trees told the job alone",
 }
+#: Levels at which the committee counts losses, as keys of its log.
+LEVELS: Final = ("all", "owner", "owner_size_limit")
 _STATS: Final = {"median_20": "median of the last 20 jobs", "mean_2": "mean of the last two jobs"}
 
 
@@ -157,10 +159,10 @@ def _of_committee(model: Guarded, asked: pl.DataFrame, past: pl.DataFrame) -> Vo
         about = f"{ABOUT[chosen]}: on the training log it was surely better than the committee"
         return Voices("the guard's choice", [Voice(chosen, about, _seconds(view.rules[chosen][0]), 1.0)])
     said = model._say(view, kind)[0]
-    of_past, past_said = model._losses(view.whole_log, kind)
-    keys = [of_past.keys(level)[0] for level in ("all", "owner", "owner_size_limit")]
-    losses = Losses(past_said, of_past.log_s, of_past.end_us, np.stack(keys), of_past.batch)
-    mine = np.array([view.keys(level)[1][0] for level in ("all", "owner", "owner_size_limit")])
+    keys = [view.keys(level) for level in LEVELS]
+    past_said = model._say(model._view(view.whole_log, KINDS[kind]), kind)
+    losses = Losses(past_said, view.log_s, view.end_us, np.stack([of_log for of_log, _ in keys]), view.batch)
+    mine = np.array([of_row[0] for _, of_row in keys])
     weights = expert_weights(losses, mine, at_us=int(view.at_us[0]))
     weights = np.where(np.isnan(said), 0.0, weights)
     weights /= weights.sum()
