@@ -97,6 +97,10 @@ class StepsEngine(PreemptiveEngine):
         self.kept_keys[j] = self.running_key(j, now)
         super().stop(vc, j, now)
 
+    def kill(self, vc: str | None, j: int, now: int) -> None:
+        self.past.append(Held(self.jobs[j].user, self.milli(j), self.states[j].begin, now))
+        super().kill(vc, j, now)
+
     def end(self, vc: str | None, j: int, now: int) -> None:
         self.past.append(Held(self.jobs[j].user, self.milli(j), self.states[j].begin, now))
         self.gone[vc].append((self.jobs[j].submit, now))

@@ -50,13 +50,15 @@ class Watch:
 NOBODY: Final = Watch(0)
 
 
-def drive(step: Callable[[], int], log: Log, watch: Watch) -> bool:
+def drive(step: Callable[[], int], log: Log, watch: Watch, *, is_patient: bool = True) -> bool:
     """Let a loop run turn by turn.
 
     Parameters
     ----------
     step : callable returning int
         A turn: FINISHED, PAUSED, REACHED, or ASKED.
+    is_patient : bool, default True
+        Whether a turn comes to its end by itself, however often Ctrl-C is sent; else the second one breaks it off.
 
     Returns
     -------
@@ -69,7 +71,7 @@ def drive(step: Callable[[], int], log: Log, watch: Watch) -> bool:
     began = time.monotonic()
     try:
         while True:
-            why = _turn(step, log, watch)
+            why = _turn(step, log, watch, is_patient=is_patient)
             if why == ASKED and watch.answer is not None:
                 watch.answer(log)
                 continue
@@ -84,16 +86,16 @@ def drive(step: Callable[[], int], log: Log, watch: Watch) -> bool:
             budget = log.counters[BUDGET] = max(int(budget * min(max(factor, 1 / MOST_FASTER), MOST_FASTER)), 1)
             began = time.monotonic()
     except KeyboardInterrupt:
-        _finish_instant(step, log, watch)
+        _finish_instant(step, log, watch, is_patient=is_patient)
         return False
 
 
-def _finish_instant(step: Callable[[], int], log: Log, watch: Watch) -> None:
+def _finish_instant(step: Callable[[], int], log: Log, watch: Watch, *, is_patient: bool) -> None:
     log.counters[UNTIL] = log.counters[NOW]
     why = PAUSED
     while why == PAUSED:
         log.counters[BUDGET] = NEVER
-        why = _turn(step, log, watch)
+        why = _turn(step, log, watch, is_patient=is_patient)
     if watch.sink is not None:
         watch.sink.take(log.tape)
     _reach_end(log, why)
@@ -105,9 +107,9 @@ def _reach_end(log: Log, why: int) -> None:
         log.counters[NOW] = log.counters[UNTIL]
 
 
-def _turn(step: Callable[[], int], log: Log, watch: Watch) -> int:
+def _turn(step: Callable[[], int], log: Log, watch: Watch, *, is_patient: bool) -> int:
     """One turn, and its events; Ctrl-C is heard before or after, so that no event is written twice or not at all."""
-    with whole():
+    with whole(is_patient=is_patient):
         why = step()
         if watch.sink is not None and (why not in (PAUSED, ASKED) or _must_be_taken_off(log.tape)):
             watch.sink.take(log.tape)
@@ -121,14 +123,23 @@ def _must_be_taken_off(tape: _tape.Tape) -> bool:
 
 
 @contextmanager
-def whole() -> Iterator[None]:
-    """Hear Ctrl-C after the block, not in it; only the main thread is ever interrupted by it."""
+def whole(*, is_patient: bool = True) -> Iterator[None]:
+    """Hear Ctrl-C after the block, not in it; only the main thread is ever interrupted by it.
+
+    Impatient: the second one is heard at once.
+    """
     before = signal.getsignal(signal.SIGINT)
     if threading.current_thread() is not threading.main_thread() or not callable(before):
         yield
         return
     heard: list[tuple[int, FrameType | None]] = []
-    signal.signal(signal.SIGINT, lambda *call: heard.append(call))
+
+    def hear(number: int, frame: FrameType | None) -> None:
+        if heard and not is_patient:
+            before(number, frame)
+        heard.append((number, frame))
+
+    signal.signal(signal.SIGINT, hear)
     try:
         yield
     finally:

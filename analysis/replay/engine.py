@@ -37,7 +37,6 @@ from analysis.replay.event_arrays import interval_us, with_events
 from analysis.replay.event_log import EventSink
 from analysis.replay.limits import cut_at_limits, mark_timeouts
 from analysis.replay.load import offered_load
-from analysis.replay.outages import refuse_outages
 from analysis.replay.placement import PLACEMENTS, SCORED
 from analysis.replay.policies import POLICIES, MovingKey, Policy
 from analysis.replay.result import ReplayInterrupted, ReplayResult
@@ -136,9 +135,8 @@ def replay(  # noqa: PLR0913 - each is a choice of its own, all but two with a d
     UnknownNameError
         If the policy, the placement or the column of predictions does not exist.
     UsageError
-        If conservative backfill is asked for with a placement other than ``consolidate``, a policy that is run in
-        Python on nodes that come and go, or a checkpoint interval that is not above 0; or if a policy cannot have
-        predictions in closed loop.
+        If conservative backfill is asked for with a placement other than ``consolidate``, or a checkpoint interval
+        that is not above 0; or if a policy cannot have predictions in closed loop.
     NoTimelineError
         If a GPU job has no submission time.
     SchemaError
@@ -170,8 +168,6 @@ def replay(  # noqa: PLR0913 - each is a choice of its own, all but two with a d
             f"{placement!r}. Leave out the placement, or take policy 'easy', which knows them all."
         )
         raise UsageError(msg)
-    if not isinstance(chosen.rule, pl.Expr | MovingKey):
-        refuse_outages(cluster, what=f"replay: policy {chosen.name!r}, which is run in Python,")
     jobs = jobs_to_polars(jobs)
     marks = {"Scores": placement in SCORED, "Backfill": chosen.trait == "easy", "Offline": not cluster.is_steady}
     marks["Closed"] = closed_loop.is_closed(predicted)
@@ -219,6 +215,7 @@ def carry_out(  # noqa: PLR0913 - what ``replay`` was asked for
     prepared = prepare(jobs, cluster=cluster, predicted=column, use_vcs=use_vcs, columns=columns, scoring=scoring)
     if getattr(chosen.rule, "spreads", False):
         prepared = with_room_to_spread(prepared)
+    load = offered_load(prepared, cluster)  # before kills shorten what is left to run
     prepared, happenings = with_events(prepared, cluster, interval=interval)
     teacher = None
     if is_closed:
@@ -239,7 +236,7 @@ def carry_out(  # noqa: PLR0913 - what ``replay`` was asked for
             cluster=cluster,
             notes=tuple(prepared.notes),
             jobs=_with_predictions(job_table(prepared, stops), prepared, log, teacher),
-            counts=_counts(prepared, log, cluster),
+            counts=_counts(prepared, log, load),
             event_log=None if sink is None else kept_in or sink.table(),
             stopped_time=_instant(int(log.counters[UNTIL]), prepared) if is_cut else None,
         )
@@ -260,10 +257,10 @@ def _with_predictions(
     return table.with_columns(predicted_s=pl.Series(seconds).fill_nan(None))
 
 
-def _counts(prepared: Prepared, log: _state.Log, cluster: Cluster) -> dict[str, float | int | None]:
+def _counts(prepared: Prepared, log: _state.Log, load: float | None) -> dict[str, float | int | None]:
     return {
         "max_queue_length": int(log.counters[_state.MOST_WAITING]),
-        "offered_load": offered_load(prepared, cluster),
+        "offered_load": load,
         "num_cpu_jobs_left_out": prepared.num_cpu_jobs,
         "num_censored": int((prepared.reason > EXCEEDS_CAPACITY).sum()),
     }
@@ -318,7 +315,7 @@ def run_loop(
         What happened, what preemption and nodes did, and False if Ctrl-C ended it.
     """
     if len(prepared.accepted) and not isinstance(policy.rule, pl.Expr | MovingKey):
-        return _run_python(policy, prepared, watch)
+        return _run_python(policy, prepared, watch, nodes)
     work = _state.Work(
         submit=prepared.submit,
         job_class=prepared.job_class,
@@ -341,19 +338,13 @@ def run_loop(
     return log, None if nodes is None else count_kills(prepared, log, nodes), is_whole
 
 
-def _run_python(policy: Policy, prepared: Prepared, watch: Watch) -> tuple[_state.Log, Stops | None, bool]:
+def _run_python(
+    policy: Policy, prepared: Prepared, watch: Watch, nodes: Events | None
+) -> tuple[_state.Log, Stops | None, bool]:
     """Replay under a policy that is a Python function."""
     from analysis.replay.steps.drive import drive as drive_steps
 
-    if watch.sink is not None or watch.until_us != NEVER:
-        msg = (
-            f"replay: policy {policy.name!r} is a Python function, and these write no event log and know no 'until'. "
-            "Leave out events and until, or drive a Simulation yourself."
-        )
-        raise UsageError(msg)
-    log, stops = drive_steps(policy, prepared)
-    log.counters[_state.NEXT] = len(log.start)
-    return log, stops, True
+    return drive_steps(policy, prepared, watch, nodes)
 
 
 def _turns(

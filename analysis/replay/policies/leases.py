@@ -59,7 +59,8 @@ class _Rounds:
         behind = np.where(running.elapsed_us > 0, behind, -math.inf)
         sim.start_by_keys(vc, before, behind, blocks=self.blocks)
         tick = sim.now_us - since % self.lease + self.lease
-        if len(sim.waiting_in(vc)) and self.tick[vc] != tick:
+        # Where nobody runs there is nobody to be stopped: those who wait, wait for their nodes.
+        if len(sim.waiting_in(vc)) and len(sim.running_in(vc)) and self.tick[vc] != tick:
             self.tick[vc] = tick
             sim.set_timer(tick)
 

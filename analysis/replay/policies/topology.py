@@ -8,8 +8,8 @@ lowest node, the tighter level before the earlier type. A job that must be on a 
 that need not (``is_single_node`` is false, not null) accepts any.
 Jobs of shares of a GPU go where placement ``consolidate`` puts them.
 
-A job insists on the tightest level at which it would fit if its VC were empty. *Relaxed consolidation*: after every
-``relax_after_s`` of waiting it accepts the next looser one.
+A job insists on the tightest level at which it would fit if its VC were empty (those of its nodes that are there now).
+*Relaxed consolidation*: after every ``relax_after_s`` since its submission it accepts the next looser one.
 
 Run times are those of the log times the slowdown of the level at which a job is put.
 """
@@ -94,7 +94,7 @@ class _Near:
         hw, classes = sim.prepared.hw, sim.prepared.classes
         names = {name: sim.prepared.nodes[name].to_list() for name in ("rack", "pod")}
         self.types = [self._types_of(vc, names) for vc in range(sim.num_vcs)]
-        self.size = hw.groups[hw.group, SIZE]
+        self.full = self.size = hw.groups[hw.group, SIZE]
         self.whole, self.pieces, self.allowed = (classes[:, at] for at in (_place.WHOLE, _place.PIECES, _place.TYPES))
         single = (
             sim.column("is_single_node")
@@ -123,6 +123,16 @@ class _Near:
                     if found is not None:
                         return *found, level
         return None
+
+    def look_around(self) -> None:
+        """Note how large the nodes are that are there."""
+        offline = self.sim.prepared.hw.offline
+        if offline is None:
+            return
+        size = np.where(offline.down > 0, 0, self.full)
+        if not np.array_equal(size, self.size):
+            self.size = size
+            self.tight.clear()
 
     def tightest(self, job_class: int, vc: int) -> int:
         """Tightest level at which a job of a class fits on its empty VC."""
@@ -154,6 +164,7 @@ class _Near:
 
     def act(self, vc: int) -> None:
         """One pass over a VC."""
+        self.look_around()
         if self.blocks:
             self.strict_pass(vc)
         else:

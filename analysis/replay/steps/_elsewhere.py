@@ -47,8 +47,7 @@ class Elsewhere(Scene):
             Numbers of the nodes, in the order of ``prepared.nodes``, each once, and how many GPUs of each, together
             what the job asks for. Whether it may use nodes of that VC and type is left to the caller.
         slowdown : float, default 1
-            Run time there of the work that is left, over that on the same GPUs next to each other. Later starts count
-            on from it: for jobs that are never stopped.
+            Run time there of the work that is left, over that on the same GPUs next to each other, in this run.
 
         Returns
         -------
@@ -68,11 +67,7 @@ class Elsewhere(Scene):
                 f"{gpus.tolist()} on nodes {nodes.tolist()}. Give whole GPUs of different nodes that add up to that."
             )
             raise UsageError(msg)
-        before = int(self.kept.left[row])
-        self.kept.left[row] = round(before * slowdown)
-        done = _kernel.start_on(self.box, row, nodes, gpus, self.now_us)
-        if done != 1:
-            self.kept.left[row] = before
+        done = _kernel.start_on(self.box, row, nodes, gpus, float(slowdown), self.now_us)
         if done < 0:
             self._refuse(row, "start", "waits")
         return done == 1

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from analysis.replay._bits import I64
 from analysis.replay._compiled import ZERO, constant, melted
+from analysis.replay._events import next_event
 from analysis.replay._hardware import release
 from analysis.replay._place import ANY_TYPE, NOWHERE, fitting_type, grab, place_quick
-from analysis.replay._state import MOST_WAITING, NEVER, RUNNING, WAITING
+from analysis.replay._state import MOST_WAITING, NEVER, NOW, RUNNING, UNTIL, WAITING
+from analysis.replay._tape import SUBMITTED, is_full, note
 from analysis.replay.steps import _passes
 from analysis.replay.steps._box import Box, compiled, entry
 from analysis.replay.steps._life import begin_run, end_run, join, may_stop, stop_run, try_start, vc_of
-from analysis.replay.steps._state import NEXT, NUM_ENDED, NUM_STARTED, RUNS, WAITS, Steps
+from analysis.replay.steps._nodes import node_events
+from analysis.replay.steps._state import IS_PAUSED, NEXT, NUM_ENDED, NUM_STARTED, RUNS, WAITS, Steps
 
 # What became of an attempt to start or to stop a job.
 NO_ROOM, DID, WRONG_STATUS = constant(0), constant(1), constant(-1)
+# In place of an instant: nothing more until then; the tape must be taken off first.
+REACHED, FULL = constant(-1), constant(-2)
 
 # --- jobs ------------------------------------------------------------------------------------------------------------
 
@@ -45,7 +50,7 @@ def start_row_in(s: Steps, job: int, row: I64, now: int) -> int:
 
 
 @compiled
-def start_on_in(s: Steps, job: int, nodes: I64, gpus: I64, now: int) -> int:
+def start_on_in(s: Steps, job: int, nodes: I64, gpus: I64, slowdown: float, now: int) -> int:
     """Start a waiting job on whole GPUs of nodes, so many of each; NO_ROOM if they are not free."""
     if s.kept.status[job] != WAITS:
         return WRONG_STATUS
@@ -55,6 +60,7 @@ def start_on_in(s: Steps, job: int, nodes: I64, gpus: I64, now: int) -> int:
     at = s.work.first_entry[job]
     for i in range(len(nodes)):
         at = grab(s.hw, nodes[i], gpus[i], s.log.held, at)
+    s.kept.slowdown[job] = slowdown
     begin_run(s, job, at, now)
     return DID
 
@@ -117,6 +123,7 @@ def arrive(s: Steps, job: int) -> None:
     s.kept.num_waiting[s.work.job_class[job]] += 1
     s.log.counters[WAITING] += 1
     touch(s, v)
+    note(s.log.tape, s.work.submit[job], SUBMITTED, job)
 
 
 @melted
@@ -129,13 +136,14 @@ def next_instant(s: Steps, timer: int) -> int:
         now = min(now, k.ends.when[0])
     if now == NEVER and counters[WAITING] == 0:
         return NEVER
-    return int(min(now, timer))
+    return int(min(min(now, timer), next_event(s.events)))
 
 
 @compiled
 def happen(s: Steps, now: int) -> None:
-    """Let all jobs go that end now, and then all wait that arrive now."""
+    """Let all jobs go that end now, then happen to nodes what happens now, then all wait that arrive now."""
     k, submit, counters, touched = s.kept, s.work.submit, s.log.counters, s.log.touched
+    counters[NOW] = now
     counters[MOST_WAITING] = max(counters[MOST_WAITING], counters[WAITING])
     for i in range(1, touched[0] + 1):
         s.log.marks[touched[i]] = 0
@@ -144,6 +152,7 @@ def happen(s: Steps, now: int) -> None:
         job = k.ends.who[0]
         end_run(s, job, now)
         touch(s, vc_of(s, job))
+    node_events(s, s.events, now)
     job = k.config[NEXT]
     while job < len(submit) and submit[job] == now:
         arrive(s, job)
@@ -171,16 +180,24 @@ def is_quiet(s: Steps) -> bool:
 
 @compiled
 def step_in(s: Steps, timer: int, is_lazy: bool) -> int:  # noqa: FBT001 - as above
-    """Go on to the next instant: all ends, then all arrivals. NEVER if nothing is left to happen.
+    """Go on to the next instant: all ends, node events, all arrivals. NEVER if nothing is left to happen.
 
     ``timer`` is an instant at which every VC has a pass. Lazy: on to the first instant at which somebody fits.
     """
-    k = s.kept
-    k.config[NUM_ENDED], k.config[NUM_STARTED] = 0, 0
+    k, counters = s.kept, s.log.counters
+    if k.config[IS_PAUSED] == 0:
+        k.config[NUM_ENDED], k.config[NUM_STARTED] = 0, 0
+    k.config[IS_PAUSED] = 0
     while True:
         now = next_instant(s, timer)
         if now == NEVER:
             return NEVER
+        if now > counters[UNTIL]:
+            counters[NOW] = counters[UNTIL]
+            return REACHED
+        if is_full(s.log.tape):
+            k.config[IS_PAUSED] = 1
+            return FULL
         happen(s, now)
         if now == timer:
             for v in range(len(s.log.marks)):
@@ -212,9 +229,9 @@ def start_row(box: Box, job: int, row: I64, now: int) -> int:
 
 
 @entry
-def start_on(box: Box, job: int, nodes: I64, gpus: I64, now: int) -> int:
+def start_on(box: Box, job: int, nodes: I64, gpus: I64, slowdown: float, now: int) -> int:
     """See ``start_on_in``."""
-    return start_on_in(box.state, job, nodes, gpus, now)
+    return start_on_in(box.state, job, nodes, gpus, slowdown, now)
 
 
 @entry

@@ -11,7 +11,8 @@ from analysis.replay._hardware import release
 from analysis.replay._heap import float_up, take_out
 from analysis.replay._place import ANY_TYPE, NOWHERE, VC, place_quick, type_of
 from analysis.replay._scores import count_start
-from analysis.replay._state import RUNNING, WAITING
+from analysis.replay._state import NEVER, RUNNING, WAITING, note_job
+from analysis.replay._tape import ENDED, PREEMPTED, STARTED
 from analysis.replay.steps._box import compiled
 from analysis.replay.steps._state import (
     DONE,
@@ -103,7 +104,7 @@ def vc_of(s: Steps, job: int) -> int:
 def ratio_of(s: Steps, job: int) -> float:
     """Run time over work where a job runs."""
     ratio = s.kept.ratio
-    return float(ratio[job if len(ratio) > 1 else ZERO, s.log.column[job]])
+    return float(ratio[job if len(ratio) > 1 else ZERO, s.log.column[job]] * s.kept.slowdown[job])
 
 
 @melted
@@ -150,17 +151,26 @@ def begin_run(s: Steps, job: int, stop_entry: int, now: int) -> None:
     float_up(k.ends, log.counters[RUNNING], log.end[job], job)
     log.counters[RUNNING] += 1
     log.counters[WAITING] -= 1
-    k.started[k.config[NUM_STARTED]] = job
+    if k.config[NUM_STARTED] < len(k.started):
+        # Whoever is stopped and started again and again at one instant could need more.
+        k.started[k.config[NUM_STARTED]] = job
     k.config[NUM_STARTED] += 1
     count_use(k.use, job, k.milli[c], now)
+    note_job(s.hw, s.work, log, STARTED, job, now)
 
 
 @melted
 def forget_run(s: Steps, job: int, now: int) -> None:
     """Take a job off all lists of running jobs, and count the time that it held its GPUs."""
-    k, begin = s.kept, s.kept.begin[job]
     s.log.counters[RUNNING] -= 1
-    take_out(k.ends, s.log.counters[RUNNING], job)
+    take_out(s.kept.ends, s.log.counters[RUNNING], job)
+    leave_run(s, job, now)
+
+
+@melted
+def leave_run(s: Steps, job: int, now: int) -> None:
+    """Do that but for the heap of ends."""
+    k, begin = s.kept, s.kept.begin[job]
     leave(k.running, vc_of(s, job), job)
     k.held[job] += now - begin
     k.early[job] += max(min(now, k.config[LAST_SUBMIT]) - begin, 0)
@@ -173,6 +183,7 @@ def end_run(s: Steps, job: int, now: int) -> None:
     k = s.kept
     release(s.hw, s.log.held, s.work.first_entry[job], s.log.stop_entry[job])
     forget_run(s, job, now)
+    note_job(s.hw, s.work, s.log, ENDED, job, now)
     if k.stops[job] > 0:
         k.wasted[job] += k.restart[s.work.job_class[job]]
     k.left[job] = 0
@@ -191,9 +202,19 @@ def stop_run(s: Steps, job: int, now: int) -> None:
     ratio = ratio_of(s, job)
     done = min(useful if ratio == 1.0 else int(useful / ratio), k.left[job])
     forget_run(s, job, now)
+    s.log.end[job] = NEVER
+    note_job(s.hw, s.work, s.log, PREEMPTED, job, now)
     k.left[job] -= done
     k.wasted[job] += ran - useful
+    wait_again(s, job)
+
+
+@melted
+def wait_again(s: Steps, job: int) -> None:
+    """Let a job wait that must start again."""
+    k, c = s.kept, s.work.job_class[job]
     k.stops[job] += 1
+    k.slowdown[job] = 1.0
     k.status[job] = WAITS
     join(k.waiting, s.work.classes[c, VC], job)
     k.num_waiting[c] += 1

@@ -9,8 +9,9 @@ import polars as pl
 
 from analysis.replay._prepare import EXCEEDS_CAPACITY
 from analysis.replay._schedule import job_table, make_schedule
-from analysis.replay._state import MOST_WAITING
+from analysis.replay._state import MOST_WAITING, NEVER
 from analysis.replay.cluster import Cluster
+from analysis.replay.event_log import EventSink
 from analysis.replay.load import offered_load
 from analysis.replay.result import ReplayResult
 from analysis.replay.steps._state import DONE
@@ -37,7 +38,13 @@ def outcome(sim: Simulation, name: str, cluster: Cluster, predicted: str | None,
         notes=tuple(prepared.notes),
         jobs=job_table(prepared, stops),
         counts=counts,
+        event_log=None if sim.sink is None else _events_so_far(sim, sim.sink),
     )
+
+
+def _events_so_far(sim: Simulation, sink: EventSink) -> pl.DataFrame | None:
+    sink.finish(NEVER if sim.is_over else sim.now_us)
+    return sink.table()
 
 
 def _mark_unfinished(schedule: pl.DataFrame, sim: Simulation) -> pl.DataFrame:

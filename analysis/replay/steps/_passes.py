@@ -138,7 +138,7 @@ def push_out(s: Steps, job: int, behind: I64, now: int) -> bool:
             if k.status[behind[i]] == RUNS and may_stop(s, behind[i], now):
                 retake(s.hw, held, first[behind[i]], stop[behind[i]])
         return False
-    begin_run(s, job, place(s.hw, row, ANY_TYPE, held, first[job]), now)
+    at = place(s.hw, row, ANY_TYPE, held, first[job])
     for i in range(num - 1, -1, -1):
         one = behind[i]
         if k.status[one] == RUNS and may_stop(s, one, now):
@@ -147,6 +147,7 @@ def push_out(s: Steps, job: int, behind: I64, now: int) -> bool:
     for i in range(num):
         if k.status[behind[i]] == COMING:
             stop_run(s, behind[i], now)
+    begin_run(s, job, at, now)
     return True
 
 

@@ -13,10 +13,14 @@ import numpy.typing as npt
 from analysis.errors import UnknownNameError
 from analysis.replay import _place
 from analysis.replay._bits import I64
+from analysis.replay._drive import NOBODY, Watch
+from analysis.replay._events import NEXT as NEXT_EVENT
+from analysis.replay._events import Events
 from analysis.replay._hardware import FREE_GPUS, TYPE, list_nodes
 from analysis.replay._jobs import MILLI, US
 from analysis.replay._prepare import Prepared, _most_entries
-from analysis.replay._state import NEVER, NOW, Log, Work
+from analysis.replay._state import RUNNING, UNTIL, WAITING, Log, Work
+from analysis.replay._tape import make_tape
 from analysis.replay.engine import _empty_log
 from analysis.replay.policies.rules import Costs
 from analysis.replay.steps._box import make_box as _box_of
@@ -54,13 +58,15 @@ class Scene:
         *,
         owner: Sequence[object] | None = None,
         half_life_s: float = math.inf,
+        nodes: Events | None = None,
+        watch: Watch = NOBODY,
     ) -> None:
         self.prepared = prepared
         self.costs = costs
+        self.nodes = nodes
+        self.sink = watch.sink
         codes, self.owners = (_NOBODY, []) if owner is None else owner_codes(owner)
         self.kept: Kept = make_kept(prepared, costs, owner=codes, half_life_s=half_life_s)
-        self.log: Log = _empty_log(prepared)
-        self.log.counters[NOW] = NEVER  # the schedule is told by hand who has not ended
         work = Work(
             submit=prepared.submit,
             job_class=prepared.job_class,
@@ -69,9 +75,12 @@ class Scene:
             classes=prepared.classes,
             first_entry=prepared.first_entry,
         )
-        self.box = _box_of(Steps(prepared.hw, work, self.log, self.kept))
+        self.log: Log = _empty_log(prepared, None if watch.sink is None else make_tape(prepared.hw, work))
+        self.log.counters[UNTIL] = watch.until_us
+        self.box = _box_of(Steps(prepared.hw, work, self.log, self.kept, nodes))
         self.now_us = 0
         self.is_over = len(prepared.accepted) == 0
+        self.is_cut = False  # over because more would come after the last instant that was asked for
         self._timers: list[int] = []
         self._asks: dict[tuple[int, int], I64 | None] = {}
         self.num_vcs = prepared.num_vcs
@@ -148,9 +157,21 @@ class Scene:
 
     @property
     def has_more_to_come(self) -> bool:
-        """Whether anything will happen by itself: a job end or arrive, a timer ring."""
-        has_arrivals = self.kept.config[NEXT] < len(self.prepared.submit)
-        return bool(has_arrivals or self.kept.running.length.any() or self._timers)
+        """Whether anything will happen by itself: a job end or arrive, a node go or come, a timer ring."""
+        return self._lives_on() or bool(self._timers)
+
+    def _lives_on(self) -> bool:
+        """Whether anything will happen without a timer."""
+        counters = self.log.counters
+        if self.kept.config[NEXT] < len(self.prepared.submit) or counters[RUNNING] > 0:
+            return True
+        nodes = self.nodes
+        return bool(counters[WAITING] > 0 and nodes is not None and nodes.facts[NEXT_EVENT] < len(nodes.time))
+
+    def one_of_each(self) -> list[int]:
+        """One waiting job of every class: of those who ask for the same in the same VC."""
+        rows = self.waiting.row
+        return rows[np.unique(self.prepared.job_class[rows], return_index=True)[1]].tolist()  # type: ignore[no-any-return]
 
     @property
     def num_running(self) -> int:
@@ -180,7 +201,10 @@ class Scene:
 
     @property
     def free_gpus(self) -> dict[str | None, float]:
-        """Free GPUs by type, shares of devices included; the type is null where the cluster does not say it."""
+        """Free GPUs by type, shares of devices included; the type is null where the cluster does not say it.
+
+        What is free on nodes that are out does not count.
+        """
         hw = self.prepared.hw
         free = self._free_milli()
         return {

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from analysis.replay import _place
 from analysis.replay._bits import I64
 from analysis.replay._compiled import constant
+from analysis.replay._events import Events
 from analysis.replay._hardware import MILLI, Hardware
 from analysis.replay._heap import Heap, make_heap
 from analysis.replay._jobs import US, to_us
@@ -23,7 +24,7 @@ from analysis.replay.policies.rules import Costs
 F64 = npt.NDArray[np.float64]
 I8 = npt.NDArray[np.int8]
 # Places in ``Kept.config``.
-NEXT, MIN_RUN, LAST_SUBMIT, NUM_ENDED, NUM_STARTED = 0, 1, 2, 3, 4
+NEXT, MIN_RUN, LAST_SUBMIT, NUM_ENDED, NUM_STARTED, IS_PAUSED = 0, 1, 2, 3, 4, 5
 # What a job is at (``Kept.status``).
 COMING, WAITS, RUNS, DONE = constant(0), constant(1), constant(2), constant(3)
 
@@ -56,14 +57,15 @@ class Kept(NamedTuple):
     milli: I64  # [C] milli-GPUs of a class's job
     checkpoint: I64  # [C] microseconds
     restart: I64  # [C]
-    ratio: F64  # [n or 1, K] run time on speed column k over work
+    ratio: F64  # [n or 1, K] run time on speed column k over work …
+    slowdown: F64  # [n] … times that, in the run that goes on
     status: I8  # [n]
     left: I64  # [n] work left at the last start or stop [us on the log's hardware]
     begin: I64  # [n] last start
     held: I64  # [n] time that it held GPUs in runs that are over
     early: I64  # [n] … of it until the last submission
     wasted: I64  # [n] … of it without work
-    stops: I64  # [n]
+    stops: I64  # [n] how often it had to start again
     ends: Heap
     waiting: Roster
     running: Roster
@@ -81,6 +83,7 @@ class Steps(NamedTuple):
     work: Work
     log: Log
     kept: Kept
+    events: Events | None = None  # where nodes come and go
 
 
 def owner_codes(names: Sequence[object]) -> tuple[I64, list[object]]:
@@ -96,13 +99,14 @@ def make_kept(prepared: Prepared, costs: Costs, *, owner: I64, half_life_s: floa
     milli = classes[:, _place.WHOLE] * MILLI + classes[:, _place.PIECES] * classes[:, _place.MILLIS]
     last = prepared.submit[-1] if n else 0
     return Kept(
-        config=np.array([0, round(costs.min_run_s * US), last, 0, 0], dtype=np.int64),
+        config=np.array([0, round(costs.min_run_s * US), last, 0, 0, 0], dtype=np.int64),
         vc_classes=np.searchsorted(classes[:, _place.VC], np.arange(prepared.num_vcs + 1)).astype(np.int64),
         num_waiting=np.zeros(len(classes), dtype=np.int64),
         milli=milli,
         checkpoint=_by_size(costs.checkpoint_overhead_s, milli),
         restart=_by_size(costs.restart_cost_s, milli),
         ratio=_ratio_table(prepared),
+        slowdown=np.ones(n, dtype=np.float64),
         status=np.zeros(n, dtype=np.int8),
         left=to_us(prepared.jobs["duration_s"][prepared.accepted]),
         begin=np.zeros(n, dtype=np.int64),

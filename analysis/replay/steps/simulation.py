@@ -12,14 +12,18 @@ import numpy.typing as npt
 
 from analysis.errors import HindcastError, UnknownNameError, UsageError
 from analysis.frames import jobs_to_polars
+from analysis.replay import _tape
 from analysis.replay._bits import I64
+from analysis.replay._drive import NOBODY, Watch
+from analysis.replay._events import Events
 from analysis.replay._jobs import US, check_predicted
 from analysis.replay._prepare import Prepared, prepare
 from analysis.replay._schedule import Stops, count_stops
 from analysis.replay._scoring import Scoring
 from analysis.replay._state import NEVER
 from analysis.replay.cluster import Cluster
-from analysis.replay.outages import refuse_outages
+from analysis.replay.event_arrays import interval_us, with_events
+from analysis.replay.event_log import EventSink
 from analysis.replay.placement import PLACEMENTS, SCORED
 from analysis.replay.policies.rules import Costs
 from analysis.replay.result import ReplayResult
@@ -36,9 +40,10 @@ class Simulation(Elsewhere):
     """One replay, driven from outside: ``advance`` to the next instant, look, ``start`` and ``stop`` jobs, go on.
 
     It keeps the rules of ``analysis.replay.replay``: integer microseconds and milli-GPUs; at one instant all ends come
-    first, then all arrivals, then whatever the caller does; ends that fall on the same instant (jobs of length 0) make
-    ``advance`` return with the same time again; the same placements on the same hardware; work as told in
-    ``policies.moving`` for jobs that are stopped. Jobs are known by their *row*: their number in the order
+    first, then what happens to nodes, then all arrivals, then whatever the caller does; ends that fall on the same
+    instant (jobs of length 0) make ``advance`` return with the same time again; the same placements on the same
+    hardware; work as told in ``policies.moving`` for jobs that are stopped, and as told there for jobs that are killed
+    with a node and wait again. Jobs are known by their *row*: their number in the order
     (submit_time, job_id) among those that can run at all (see ``job_ids``). What the log says of a job's outcome, its
     true duration first of all, is not shown.
 
@@ -58,10 +63,14 @@ class Simulation(Elsewhere):
         Of placement ``random``.
     costs : Costs, optional
         What a preemption costs, and the minimum run time before it; by default nothing.
+    checkpoint_interval_s : float, optional
+        Work from one checkpoint of a job to the next, which matters where nodes fail; None: jobs write none. [s]
+    events : bool, default False
+        Keep the event log in memory, for ``result().events()``.
 
     Raises
     ------
-    UnknownNameError, NoTimelineError, SchemaError
+    UnknownNameError, NoTimelineError, SchemaError, UsageError
         As ``replay``.
 
     Examples
@@ -82,7 +91,7 @@ class Simulation(Elsewhere):
     [0.0, 10.0, 15.0]
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - as ``replay``
         self,
         jobs: Any,
         *,
@@ -92,6 +101,8 @@ class Simulation(Elsewhere):
         use_vcs: bool = True,
         seed: int = 0,
         costs: Costs | None = None,
+        checkpoint_interval_s: float | None = None,
+        events: bool = False,
     ) -> None:
         if placement not in PLACEMENTS:
             raise UnknownNameError(kind="placement", found=placement, known=PLACEMENTS)
@@ -99,10 +110,12 @@ class Simulation(Elsewhere):
         check_predicted(jobs, predicted)
         scoring = Scoring(SCORED[placement], seed) if placement in SCORED else None
         shown = [name for name in jobs.columns if name not in OUTCOMES]
-        refuse_outages(cluster, what="simulation: it")
+        interval = interval_us(checkpoint_interval_s)
         prepared = prepare(jobs, cluster=cluster, predicted=predicted, use_vcs=use_vcs, columns=shown, scoring=scoring)
+        prepared, nodes = with_events(prepared, cluster, interval=interval)
         self._names = (cluster, predicted, placement)
-        self._set_up(prepared, costs or Costs())
+        sink = EventSink(None, prepared) if events else None
+        self._set_up(prepared, costs or Costs(), nodes=nodes, watch=Watch(len(prepared.accepted), sink))
 
     @classmethod
     def of(
@@ -112,6 +125,8 @@ class Simulation(Elsewhere):
         costs: Costs | None = None,
         owner: Sequence[object] | None = None,
         half_life_s: float = math.inf,
+        nodes: Events | None = None,
+        watch: Watch = NOBODY,
     ) -> Simulation:
         """Drive what has been prepared already.
 
@@ -125,6 +140,10 @@ class Simulation(Elsewhere):
             Whose GPU time is counted, see ``owner_use_gpu_s``.
         half_life_s : float, default infinite
             With which GPU time of the past is forgotten. [s]
+        nodes : Events, optional
+            What happens to nodes, as ``with_events`` gives it.
+        watch : Watch
+            Who takes the events, and the last instant.
 
         Returns
         -------
@@ -133,13 +152,13 @@ class Simulation(Elsewhere):
         """
         sim = cls.__new__(cls)
         sim._names = None
-        sim._set_up(prepared, costs or Costs(), owner=owner, half_life_s=half_life_s)
+        sim._set_up(prepared, costs or Costs(), owner=owner, half_life_s=half_life_s, nodes=nodes, watch=watch)
         return sim
 
     _names: tuple[Cluster, str | None, str] | None
 
     def advance(self, *, until_fits: bool = False) -> bool:
-        """Go on to the next instant at which a job ends or arrives or a timer rings.
+        """Go on to the next instant at which a job ends or arrives, a node goes or comes or a timer rings.
 
         Parameters
         ----------
@@ -150,19 +169,31 @@ class Simulation(Elsewhere):
         Returns
         -------
         bool
-            False if nothing will ever happen again: all jobs have ended, or those that wait were never started.
+            False if nothing will ever happen again: all jobs have ended, or those that wait were never started, or
+            can never be, since their nodes are gone.
         """
         if self.is_over:
             return False
         timer = self._timers[0] if self._timers else NEVER
+        if self.sink is not None:
+            # What the caller does at an instant takes room, too.
+            self._write_events(at_least=_tape.LENGTH // 2)
         now = _kernel.step(self.box, timer, until_fits)
-        if now == NEVER:
-            self.is_over = True
+        while now == _kernel.FULL:
+            self._write_events()
+            now = _kernel.step(self.box, timer, until_fits)
+        if now == NEVER or now < 0:
+            self.is_over, self.is_cut = True, now != NEVER
             return False
         self.now_us = now
         while self._timers and self._timers[0] <= now:
             heapq.heappop(self._timers)
         return True
+
+    def _write_events(self, *, at_least: int = 0) -> None:
+        """Take the events off the tape."""
+        if self.sink is not None and self.log.tape.counts[_tape.ROWS] >= at_least:
+            self.sink.take(self.log.tape)
 
     def set_timer(self, time_us: int) -> None:
         """Have a look at all VCs at an instant, whatever else happens [us from the first submission].
@@ -180,6 +211,16 @@ class Simulation(Elsewhere):
     def can_start(self, row: int) -> bool:
         """Whether a job would find room now."""
         return bool(_kernel.fits(self.box, row))
+
+    @property
+    def is_stuck(self) -> bool:
+        """Whether all that will ever happen are timers, while none of those who wait would find room.
+
+        So it is when the nodes that they need are gone for good.
+        """
+        if self.nodes is None or self._lives_on():
+            return False
+        return not any(map(self.can_start, self.one_of_each()))
 
     def start(self, row: int) -> bool:
         """Start a waiting job where the placement puts it.
@@ -338,13 +379,13 @@ class Simulation(Elsewhere):
         _kernel.preempting_pass(self.box, vc, np.ascontiguousarray(behind, dtype=np.int64), self.now_us, blocks)
 
     def stops(self) -> Stops:
-        """What preemption did to every job."""
-        return count_stops(self.prepared, self.log, self.kept)  # type: ignore[arg-type]
+        """What preemption and nodes did to every job."""
+        return count_stops(self.prepared, self.log, self.kept, self.nodes)  # type: ignore[arg-type]
 
     def result(self, name: str = "stepwise") -> ReplayResult:
         """The schedule so far, as ``replay`` gives it.
 
-        Jobs that have not ended are ``unfinished``: those that wait have no start, unless they were stopped.
+        Jobs that have not ended are ``unfinished``: those that wait have no start, unless they have run before.
 
         Parameters
         ----------
@@ -360,4 +401,5 @@ class Simulation(Elsewhere):
                 "simulation: it was made from prepared arrays and does not know its cluster. Give Simulation the jobs."
             )
             raise UsageError(msg)
+        self._write_events()
         return outcome(self, name, *self._names)

@@ -81,8 +81,14 @@ class JobsView:
 
     @property
     def num_preemptions(self) -> I64:
-        """How often the job was stopped."""
-        return self._of(self._sim.kept.stops)
+        """How often the job was stopped, not counting nodes that went down under it."""
+        return self._of(self._sim.kept.stops) - self.num_restarts
+
+    @property
+    def num_restarts(self) -> I64:
+        """How often a node went down under the job."""
+        nodes = self._sim.nodes
+        return np.zeros(len(self.row), dtype=np.int64) if nodes is None else self._of(nodes.kills)
 
     @property
     def has_run(self) -> npt.NDArray[np.bool_]:

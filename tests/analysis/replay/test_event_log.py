@@ -15,13 +15,11 @@ from analysis.errors import SchemaError, UsageError
 from analysis.replay import POLICIES, Cluster, ReplayResult, _drive, _tape, replay
 from analysis.replay.allocation import allocation
 from analysis.replay.event_log import EVENT_LOG
-from analysis.replay.policies import MovingKey
 from tests.jobs import make_jobs
 from tests.replay_cases import PREDICTED, START, crowd
 from tests.replay_checks import schedule_bytes
 
-#: Those of the compiled loops.
-EVERY = sorted(name for name, chosen in POLICIES.items() if isinstance(chosen.rule, pl.Expr | MovingKey))
+EVERY = sorted(POLICIES)
 
 
 def replayed(seed: int, policy: str, **how) -> ReplayResult:

@@ -15,12 +15,10 @@ import pytest
 
 from analysis.replay import POLICIES, ReplayInterrupted, ReplayResult, _drive, replay
 from analysis.replay.allocation import allocation
-from analysis.replay.policies import MovingKey
 from tests.conftest import ROOT
 from tests.replay_cases import PREDICTED, START, Case, crowd
 
-#: Those of the compiled loops.
-EVERY = sorted(name for name, chosen in POLICIES.items() if isinstance(chosen.rule, pl.Expr | MovingKey))
+EVERY = sorted(POLICIES)
 
 
 def stopped_after(case: Case, calls: int, monkeypatch: pytest.MonkeyPatch, **how) -> ReplayResult:

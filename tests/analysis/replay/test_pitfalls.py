@@ -16,14 +16,11 @@ import pytest
 
 from analysis.errors import SchemaError
 from analysis.replay import POLICIES, Cluster, ReplayResult, replay
-from analysis.replay.policies import MovingKey
 from tests.jobs import make_jobs
 from tests.replay_cases import START
 from tests.replay_checks import overcommitted, schedule_bytes
 
 ROOT = Path(__file__).resolve().parents[3]
-#: Policies that can do with nodes that come and go.
-KNOWING = [name for name, chosen in POLICIES.items() if isinstance(chosen.rule, pl.Expr | MovingKey)]
 every_policy = pytest.mark.parametrize("policy", POLICIES)
 
 
@@ -339,7 +336,7 @@ def test_c81_an_empty_month_costs_nothing(policy: str):
     assert column(result, "start_s") == {"a": 0, "b": 30 * 86_400}
 
 
-@pytest.mark.parametrize("policy", KNOWING)
+@every_policy
 @pytest.mark.parametrize("kind", ["failure", "absence"])
 def test_c82_a_node_that_goes_down_takes_its_job_along(policy: str, kind: str):
     """One character is a second, X = out:   aaaaaXXXXXXXXXXaaaaaaaaaa, and then b, whom nobody promises 10."""

@@ -7,9 +7,8 @@ import random
 import tracemalloc
 
 from analysis.replay import PLACEMENTS, POLICIES, replay
-from tests.analysis.replay.test_pitfalls import KNOWING
 from tests.replay_cases import PREDICTED, crowd, trouble
-from tests.replay_checks import faults_at_events, overcommitted
+from tests.replay_checks import faults_at_events
 
 NUM_REPLAYS = 200
 #: What a log line or a cached constant may cost; a leak of one schedule per replay is a hundred times that [bytes].
@@ -28,14 +27,10 @@ CHOICES = [
 def one(rng: random.Random, policy: str, placement: str) -> None:
     """A replay of a random case, checked at every event."""
     seed = rng.randrange(1000)
-    case = trouble(crowd(seed), seed) if seed % 2 and policy in KNOWING else crowd(seed)
+    case = trouble(crowd(seed), seed) if seed % 2 else crowd(seed)
     chosen = {"policy": policy, "predicted": PREDICTED, "placement": placement, "checkpoint_interval_s": 1.0}
-    chosen["events"] = policy in KNOWING
-    result = replay(case.jobs, cluster=case.cluster, **chosen)
-    if policy in KNOWING:
-        assert faults_at_events(result, case.jobs) == [], (policy, placement)
-    elif not POLICIES[policy].preempts:
-        assert overcommitted(result, case.jobs) == [], (policy, placement)
+    result = replay(case.jobs, cluster=case.cluster, events=True, **chosen)
+    assert faults_at_events(result, case.jobs) == [], (policy, placement)
     assert not result.cluster.is_steady or result.metrics()["num_unfinished"] == 0
 
 
