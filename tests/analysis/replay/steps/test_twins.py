@@ -201,7 +201,7 @@ def test_use_of_a_killed_job_counts():
 
 
 def test_a_spread_job_works_slower_and_keeps_what_it_saved():
-    """Twice as long over two nodes. At 6 it has done 3 s of 10, 2 are saved; the other 8 take 16 s, or 8 on one node."""
+    """Twice as long over two nodes. At 6 it has done 3 s of 10, 2 are saved; the rest takes 16 s, or 8 on one node."""
     rows = [ask("a", 4, 10)]
     for size, end in ((2, 26), (4, 18)):
         outages = [("n0", 6, 10, "failure"), ("n1", 6, 10, "failure")]
