@@ -21,6 +21,10 @@ owner
     differ in how predictable they are. Then both ends are moved alike by the errors that these intervals made on the
     last 2,000 or the last 5,000 ended jobs, whichever were larger, since what has ended says too little of the long
     jobs that still run. Chosen among 35 variants on two origins inside the first 60 % of KTH, RICC, Philly, Graham.
+alike
+    As owner, but first come the errors of jobs alike: everybody's of a like prediction and a like distance of it to the
+    limit, then the owner's of a like prediction. Each fades with every further job, counts jobs of one batch less the
+    more of it have come, and gives way to the one above where it has little to tell.
 owner_running
     As owner, and jobs that still run count too: their errors are known from below (Kaplan-Meier). Wider; on the same
     origins nearer to what was asked on Graham, on later jobs it covered too much on RICC and Philly.
@@ -30,23 +34,33 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
-from analysis import schema
 from analysis.errors import UnknownNameError
+from predictors import calibration_alike as alike
 from predictors.calibration_kernels import adaptive_shifts, pooled_shifts, rolling_shifts, surviving_shifts
+from predictors.calibration_streams import NEVER, SCORES_TABLE, Asked, Stream
 
-__all__ = ["CALIBRATIONS", "DEFAULT_CALIBRATION", "SCORES_TABLE", "Asked", "Stream", "calibrated_log_quantiles"]
+__all__ = [
+    "CALIBRATIONS",
+    "DEFAULT_CALIBRATION",
+    "NEVER",
+    "SCORES_TABLE",
+    "Asked",
+    "Stream",
+    "calibrated_log_quantiles",
+]
 
 Numbers = NDArray[np.float64]
 Integers = NDArray[np.int64]
 #: Jobs whose errors are looked at: the last so many that had ended.
 WINDOW: Final = 2000
+SHORT_WINDOW: Final = 500
 LONG_WINDOW: Final = 5000
 #: Of the same owner so many; all others together weigh as much as so many of them.
 OWN_WINDOW: Final = 200
@@ -59,136 +73,6 @@ POINT_LEVELS: Final = np.array([0.01, 0.025, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6,
 NUM_PRIOR: Final = 10
 #: Standard deviation of the prior's log error for a point, and of a predictor that has quantiles of its own.
 PRIOR_SPREAD: Final = (2.0, 1.0)
-#: End of a job that has not ended, start of one that is not known. [microseconds]
-NEVER: Final = 2**62
-#: Columns of stored predictions: when it was asked, when the job started (null = not known) and ended, whose it was,
-#: its true log(1 + s), the logarithm of its limit (infinite = none), and the quantiles that the predictor said.
-SCORES_TABLE: Final = {
-    "asked_time": schema.TIME,
-    "start_time": schema.TIME,
-    "end_time": schema.TIME,
-    "owner": pl.String(),
-    "true_log": pl.Float64(),
-    "limit_log": pl.Float64(),
-    "raw_log": pl.List(pl.Float64()),
-}
-
-
-@dataclass(frozen=True)
-class Asked:
-    """Predictions that are asked for, before calibration.
-
-    Attributes
-    ----------
-    asked_us : array of int, shape (rows,)
-        Instant of asking. [microseconds]
-    owner : Series of str, rows
-        Whose job it is; null = nobody known.
-    limit_log : array of float, shape (rows,)
-        log(1 + s) of the requested limit; infinite = none.
-    raw_log : array of float, shape (rows, levels)
-        The predictor's own quantiles of log(1 + s); one column: a point.
-    """
-
-    asked_us: Integers
-    owner: pl.Series
-    limit_log: Numbers
-    raw_log: Numbers
-
-
-@dataclass(frozen=True)
-class Stream:
-    """Past predictions, in the order in which the jobs ended; those that have not come last.
-
-    Attributes
-    ----------
-    start_us, end_us : array of int, shape (jobs,)
-        Instants of the start (``NEVER`` = not known) and of the end (``NEVER`` = not yet), ends ascending.
-        [microseconds]
-    true_log : array of float, shape (jobs,)
-        log(1 + s) of the duration; of a job that has not ended never read.
-    asked : Asked
-        What was said of each job, and when.
-    num_trained : int
-        The first so many ended before the predictor was fitted: it knows them whenever it is asked.
-    """
-
-    start_us: Integers
-    end_us: Integers
-    true_log: Numbers
-    asked: Asked
-    num_trained: int = 0
-
-    @classmethod
-    def empty(cls, *, num_levels: int) -> Stream:
-        """Stream without jobs."""
-        table = pl.DataFrame(schema=SCORES_TABLE)
-        return cls.of_table(table, num_levels=num_levels)
-
-    @classmethod
-    def of_table(cls, table: pl.DataFrame, *, num_levels: int) -> Stream:
-        """Stream of stored scores (``SCORES_TABLE``), all of which the predictor was fitted with."""
-        raw = table["raw_log"].explode(empty_as_null=False, keep_nulls=False).to_numpy().reshape(-1, num_levels)
-        asked = Asked(
-            asked_us=table["asked_time"].dt.epoch("us").to_numpy(),
-            owner=table["owner"],
-            limit_log=table["limit_log"].to_numpy(),
-            raw_log=raw,
-        )
-        return cls(
-            start_us=table["start_time"].dt.epoch("us").fill_null(NEVER).to_numpy(),
-            end_us=table["end_time"].dt.epoch("us").to_numpy(),
-            true_log=table["true_log"].to_numpy(),
-            asked=asked,
-            num_trained=table.height,
-        )
-
-    def to_table(self) -> pl.DataFrame:
-        """Scores as a table to be stored."""
-        times = {"asked_time": self.asked.asked_us, "start_time": self.start_us, "end_time": self.end_us}
-        known = {name: pl.Series(us, dtype=pl.Int64).replace(NEVER, None) for name, us in times.items()}
-        columns = {name: pl.from_epoch(us, time_unit="us") for name, us in known.items()}
-        return pl.DataFrame(
-            {
-                **{name: column.dt.replace_time_zone("UTC") for name, column in columns.items()},
-                "owner": self.asked.owner,
-                "true_log": self.true_log,
-                "limit_log": self.asked.limit_log,
-                "raw_log": pl.Series(self.asked.raw_log.tolist(), dtype=pl.List(pl.Float64)),
-            },
-            schema=SCORES_TABLE,
-        )
-
-    def sorted(self) -> Stream:
-        """The same jobs in the order in which they ended (ties as they stand)."""
-        order = np.argsort(self.end_us, kind="stable")
-        asked = Asked(
-            self.asked.asked_us[order], self.asked.owner[order], self.asked.limit_log[order], self.asked.raw_log[order]
-        )
-        return Stream(self.start_us[order], self.end_us[order], self.true_log[order], asked, self.num_trained)
-
-    def joined(self, later: Stream) -> Stream:
-        """Both streams as one; ``later`` holds jobs that ended after all of these."""
-        return Stream(
-            start_us=np.concatenate([self.start_us, later.start_us]),
-            end_us=np.concatenate([self.end_us, later.end_us]),
-            true_log=np.concatenate([self.true_log, later.true_log]),
-            asked=_both(self.asked, later.asked),
-            num_trained=self.num_trained,
-        )
-
-    def known_at(self, asked_us: Integers) -> Integers:
-        """How many jobs are known at each instant: those that ended strictly before it."""
-        return np.maximum(np.searchsorted(self.end_us, asked_us, side="left"), self.num_trained)
-
-
-def _both(first: Asked, second: Asked) -> Asked:
-    return Asked(
-        asked_us=np.concatenate([first.asked_us, second.asked_us]),
-        owner=pl.concat([first.owner, second.owner]),
-        limit_log=np.concatenate([first.limit_log, second.limit_log]),
-        raw_log=np.vstack([first.raw_log, second.raw_log]),
-    )
 
 
 @dataclass(frozen=True)
@@ -285,6 +169,20 @@ def _owner(work: _Work) -> _Work:
     return _move_pairs(_pool(work), windows=(WINDOW, LONG_WINDOW))
 
 
+def _alike(work: _Work) -> _Work:
+    windows = (SHORT_WINDOW, WINDOW, LONG_WINDOW)
+    return _move_pairs(_pool_alike(work), windows=windows, join=_between)
+
+
+def _between(shifts: list[Numbers]) -> Numbers:
+    """Halfway between what the last few jobs ask for and the larger of what many do."""
+    return np.asarray((shifts[0] + np.maximum(*shifts[1:])) / 2)
+
+
+def _largest(shifts: list[Numbers]) -> Numbers:
+    return np.asarray(np.max(shifts, axis=0))
+
+
 def _owner_running(work: _Work) -> _Work:
     return _move_pairs(_pool(work), windows=(WINDOW, LONG_WINDOW), kind="surviving")
 
@@ -306,30 +204,69 @@ def _move_each(work: _Work, *, stops: Integers, window: int) -> _Work:
     return work.bounded(work.past_log, now)
 
 
-def _pool(work: _Work) -> _Work:
-    """Move each level by its errors among the owner's jobs and all, also for past jobs as of their own instants."""
+def _both(first: NDArray[Any], second: NDArray[Any]) -> NDArray[Any]:
+    return np.concatenate([first, second])
+
+
+def _owners(work: _Work) -> Integers:
+    """Number of the owner of each past job, then of each row; -1 = nobody known."""
+    everybody = pl.concat([work.stream.asked.owner, work.rows.owner])
+    return (everybody.rank("dense").cast(pl.Int64).fill_null(0) - 1).to_numpy()
+
+
+def _stage(work: _Work, shifts: Callable[[Numbers, Integers, Integers, Integers], Numbers]) -> _Work:
+    """Move each level by what ``shifts`` says, also for past jobs as of their own instants.
+
+    It is given the errors of the past jobs, how many of them each past job and row knows, ascending, the places of
+    these among past jobs and rows, and the places of the levels.
+    """
     past, now = work.past_log.copy(), work.now_log.copy()
-    pooling = (WINDOW, OWN_WINDOW, OTHERS_WEIGHT)
-    everybody = pl.concat([work.stream.asked.owner, work.rows.owner]).rank("dense").cast(pl.Int64).fill_null(0) - 1
-    owners = everybody.to_numpy()
     then = np.searchsorted(work.stream.end_us, work.stream.asked.asked_us, side="left")
-    stops = np.concatenate([then, work.stream.known_at(work.rows.asked_us)])
+    stops = _both(then, work.stream.known_at(work.rows.asked_us))
     order = np.argsort(stops, kind="stable")
     groups = [np.arange(len(work.levels))] if work.is_point else [np.array([i]) for i in range(len(work.levels))]
     for places in groups:
-        errors = work.stream.true_log - work.past_log[:, places[0]]
-        prior = np.sort(_prior(work.levels[places[0]], is_point=work.is_point))
         found = np.empty((len(stops), len(places)))
-        found[order] = pooled_shifts(
-            errors, owners[: len(past)], stops[order], owners[order], work.levels[places], prior, pooling
-        )
+        found[order] = shifts(work.stream.true_log - work.past_log[:, places[0]], stops[order], order, places)
         past[:, places] += found[: len(past)]
         now[:, places] += found[len(past) :]
     return work.bounded(past, now)
 
 
-def _move_pairs(work: _Work, *, windows: tuple[int, ...], kind: str = "rolling") -> _Work:
-    """Move both ends of each central interval alike, by its errors in that window in which they were larger.
+def _pool(work: _Work) -> _Work:
+    """Move each level by its errors among the owner's jobs and all."""
+    owners, num_past = _owners(work), len(work.past_log)
+
+    def shifts(errors: Numbers, stops: Integers, order: Integers, places: Integers) -> Numbers:
+        prior = np.sort(_prior(work.levels[places[0]], is_point=work.is_point))
+        asking, pooling = owners[order], (WINDOW, OWN_WINDOW, OTHERS_WEIGHT)
+        found = pooled_shifts(errors, owners[:num_past], stops, asking, work.levels[places], prior, pooling)
+        return np.asarray(found)
+
+    return _stage(work, shifts)
+
+
+def _pool_alike(work: _Work) -> _Work:
+    """Move each level by its errors among jobs alike."""
+    owners, num_past, middle = _owners(work), len(work.past_log), int(np.argmin(np.abs(work.levels - 0.5)))
+    past, rows = work.stream.asked, work.rows
+    limit_log = _both(past.limit_log, rows.limit_log)
+    keys = alike.keys_alike(_both(work.past_log[:, middle], work.now_log[:, middle]), limit_log, owners)
+    batch = alike.batches(_both(past.asked_us, rows.asked_us), limit_log, owners)[:num_past]
+
+    def shifts(errors: Numbers, stops: Integers, order: Integers, places: Integers) -> Numbers:
+        told = alike.Errors(alike.bins_of(errors), np.ascontiguousarray(keys[:, :num_past]), batch)
+        asking = alike.Rows(stops, np.ascontiguousarray(keys[:, order]))
+        prior = alike.prior_shares(_prior(work.levels[places[0]], is_point=work.is_point))
+        return np.asarray(alike.alike_shifts(told, asking, alike.FADING, work.levels[places], prior, alike.EDGES))
+
+    return _stage(work, shifts)
+
+
+def _move_pairs(
+    work: _Work, *, windows: tuple[int, ...], kind: str = "rolling", join: Callable[[list[Numbers]], Numbers] = _largest
+) -> _Work:
+    """Move both ends of each central interval alike, by its errors in several windows, joined.
 
     A level without a counterpart stays as it is.
     """
@@ -344,8 +281,9 @@ def _move_pairs(work: _Work, *, windows: tuple[int, ...], kind: str = "rolling")
         errors = np.maximum(work.past_log[:, place] - truth, truth - work.past_log[:, other])
         wanted = float(1 - 2 * level)
         shifts = [_shifts(work, errors, stops[order], wanted, other, window, kind) for window in windows]
-        now[order, place] -= np.max(shifts, axis=0)
-        now[order, other] += np.max(shifts, axis=0)
+        shift = join(shifts)
+        now[order, place] -= shift
+        now[order, other] += shift
     return work.bounded(work.past_log, now)
 
 
@@ -368,6 +306,7 @@ CALIBRATIONS: Final[dict[str, Callable[[_Work], _Work]]] = {
     "rolling": _rolling,
     "adaptive": _adaptive,
     "owner": _owner,
+    "alike": _alike,
     "owner_running": _owner_running,
 }
 DEFAULT_CALIBRATION: Final = "owner"

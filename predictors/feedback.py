@@ -23,8 +23,8 @@ __all__ = ["asked_rows", "score_predictions", "score_training", "stream_for", "t
 
 #: A predictor that learns is scored on the last part of its training log by a copy fitted to this first share.
 FIT_SHARE: Final = 0.8
-#: Scores of so many ended jobs are kept.
-MOST_SCORES: Final = 5000
+#: Scores of so many ended jobs are kept: distributions of an owner's jobs alike fill slowly.
+MOST_SCORES: Final = 20_000
 
 
 def score_training(model: DurationPredictor, table: pl.DataFrame) -> dict[str, Stream]:
@@ -86,7 +86,7 @@ def score_predictions(
     at : str
         Instant of asking.
     trained : bool, default False
-        Whether these are jobs of the training log; then the last 5,000 to end are enough.
+        Whether these are jobs of the training log; then the last 20,000 to end are enough.
 
     Returns
     -------

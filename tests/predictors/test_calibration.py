@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import bisect
+import math
+from collections import defaultdict
 
 import numpy as np
 import polars as pl
@@ -11,6 +13,7 @@ from scipy.stats import norm
 
 from analysis.errors import UnknownNameError
 from predictors import calibration
+from predictors import calibration_alike as alike
 from predictors.calibration import CALIBRATIONS, NEVER, NUM_PRIOR, POINT_LEVELS, Asked, Stream, calibrated_log_quantiles
 from predictors.calibration_kernels import adaptive_shifts, pooled_shifts, rolling_shifts, surviving_shifts
 
@@ -144,65 +147,186 @@ def make(rng, *, jobs: int, levels: int, num_trained: int = 0) -> Stream:
     return Stream(start, end, rng.normal(5, 2, jobs), rows, num_trained=num_trained)
 
 
-@pytest.mark.parametrize("method", ["owner", "owner_running"])
+class PlainCounts:
+    """Counts of errors by bin that fade, written down for one key."""
+
+    def __init__(self) -> None:
+        self.by_bin: dict[int, float] = defaultdict(float)
+        self.batch, self.run = None, 0
+
+    def add(self, bin_: int, batch: object, keep: float) -> None:
+        self.run = self.run + 1 if batch == self.batch else 1
+        self.batch = batch
+        news = 1 / math.sqrt(self.run)
+        for known in self.by_bin:
+            self.by_bin[known] *= keep**news
+        self.by_bin[bin_] += news
+
+
+def plain_bin(error: float) -> int:
+    """Bins with edges at sinh((k - 1/2) / 50) / 2, the first of them with k = -200."""
+    return max(bisect.bisect_right([math.sinh((k - 0.5) / 50) / 2 for k in range(-200, 202)], error) - 1, 0)
+
+
+def plain_end(shares: dict[int, float], level: float) -> float:
+    """Outer edge of the bin at which a level is reached."""
+    reached = 0.0
+    for bin_ in sorted(shares):
+        reached += shares[bin_]
+        if reached >= level - 1e-9:
+            return math.sinh((bin_ - 200 + (-0.5 if level < 0.5 else 0.5)) / 50) / 2
+    raise AssertionError
+
+
+def plain_alike(jobs, known, row, level, prior) -> float:
+    """Everybody's errors, those of a like prediction and distance to the limit, then the owner's of a like prediction.
+
+    ``jobs`` and ``row``: error, prediction, log limit, owner, instant in microseconds.
+    """
+
+    def keys(job):
+        _, said, limit, owner, _ = job
+        step = math.floor(said / 1.5)
+        gap = "none" if math.isinf(limit) else min(math.floor(limit - said), 5)
+        return [("all",), ("like", step, gap), ("mine", owner, step)]
+
+    counts: dict[tuple, PlainCounts] = defaultdict(PlainCounts)
+    for i in known:
+        error, _, limit, owner, instant = jobs[i]
+        for key, keep in zip(keys(jobs[i]), (0.9995, 0.999, 0.99), strict=True):
+            if owner is not None or key[0] != "mine":
+                counts[key].add(plain_bin(error), (owner, instant // 60_000_000, limit), keep)
+    shares: dict[int, float] = defaultdict(float)
+    for error in prior:
+        shares[plain_bin(error)] += 1 / len(prior)
+    for key, above in zip(keys(row), (10, 50, 30), strict=True):
+        if key in counts and (key[0] != "mine" or row[3] is not None):
+            mine = counts[key].by_bin
+            whole = sum(mine.values()) + above
+            bins = {*shares, *mine}
+            shares = {b: (shares.get(b, 0.0) * above + mine.get(b, 0.0)) / whole for b in bins}
+    return plain_end(shares, level)
+
+
+def test_the_bins_are_those_of_the_plain_ones(rng):
+    errors = np.concatenate([rng.normal(0, 4, 500), [0.0, -20.0, 20.0]])
+    assert alike.bins_of(errors).tolist() == [min(plain_bin(error), 400) for error in errors]
+    widths = np.diff(alike.EDGES)
+    assert widths.min() == pytest.approx(0.01, abs=1e-4)
+    assert (widths < 0.011 + 0.021 * np.abs(alike.EDGES[1:])).all()
+
+
+def test_shifts_of_jobs_alike_plainly(rng):
+    num = 150
+    said = rng.uniform(0, 10, num)
+    limit = np.where(rng.random(num) < 0.3, np.inf, said + rng.choice([0.5, 1.5, 7.0, 9.0], num))
+    owner = rng.integers(-1, 3, num)
+    instant = rng.integers(0, 5, num) * 40_000_000
+    error = rng.normal(0, 1, num).round(1)
+    keys, batch = alike.keys_alike(said, limit, owner), alike.batches(instant, limit, owner)
+    stops, asking = np.sort(rng.integers(0, num + 1, 25)), rng.integers(0, num, 25)
+    levels = np.array([0.05, 0.5, 0.9])
+    found = alike.alike_shifts(
+        alike.Errors(alike.bins_of(error), keys, batch),
+        alike.Rows(stops, np.ascontiguousarray(keys[:, asking])),
+        alike.FADING,
+        levels,
+        alike.prior_shares(2 * PRIOR),
+        alike.EDGES,
+    )
+    who = [None if o < 0 else o for o in owner]
+    jobs = list(zip(error, said, limit, who, instant, strict=True))
+    for row, stop in enumerate(stops):
+        expected = [plain_alike(jobs, range(stop), jobs[asking[row]], level, 2 * PRIOR) for level in levels]
+        assert found[row] == pytest.approx(expected)
+
+
+def test_a_long_past_fades_without_a_trace(rng):
+    """Counts are stored by a scale that shrinks: after 5,000 jobs they are what the last 2,000 alone leave."""
+    num = 5000
+    errors, keys = alike.bins_of(rng.normal(0, 1, num)), np.zeros((1, num), dtype=np.int64)
+    fading = alike.Fading(np.array([0.99]), np.array([10.0]))
+    prior, levels = alike.prior_shares(PRIOR), np.array([0.1, 0.3, 0.9])
+    ends = [
+        alike.alike_shifts(
+            alike.Errors(errors[-last:], keys[:, -last:], np.arange(last)),
+            alike.Rows(np.array([last]), keys[:, :1]),
+            fading,
+            levels,
+            prior,
+            alike.EDGES,
+        )
+        for last in (num, 2000)
+    ]
+    assert np.array_equal(*ends)
+
+
+def plain_pooled(stream: Stream, known: range, asking: tuple, level: float, prior: np.ndarray, method: str) -> float:
+    """Quantile of the errors of the first stage; ``asking``: column of the level, owner, what was said (levels,)."""
+    column, who, said = asking
+    errors = [stream.true_log[i] - stream.asked.raw_log[i, column] for i in known]
+    if method == "alike":
+        middle = len(said) // 2
+        rows = zip(errors, stream.asked.raw_log[:, middle], stream.asked.owner, stream.asked.asked_us, strict=False)
+        jobs = [(error, told, np.inf, owner, at) for error, told, owner, at in rows]
+        return plain_alike(jobs, known, (None, said[middle], np.inf, who, None), level, prior)
+    others = [*errors[-15:], *prior]
+    mine = [errors[i] for i in known if stream.asked.owner[i] == who]
+    pairs = [(value, 100.0 / len(others)) for value in others] + [(value, 1.0) for value in mine]
+    return weighted_quantile(pairs, level)
+
+
+def hold(levels: np.ndarray, ends: list[float], median: float) -> list[float]:
+    """Ends beside the median, at least 0, in order."""
+    pairs = zip(levels, ends, strict=True)
+    held = [max(e, median) if q > 0.5 else min(e, median) if q < 0.5 else median for q, e in pairs]
+    return sorted(max(end, 0.0) for end in held)
+
+
+def plain_shift(misses: list[float], bounds: list[float], prior: np.ndarray, level: float, method: str) -> float:
+    """How far both ends are moved by the second stage, from the misses of its windows."""
+    if method == "owner_running":
+        return max(plain_kaplan_meier([*misses[-n:], *prior], bounds, level) for n in (15, 30))
+    shifts = [plain_quantile([*misses[-n:], *prior], level) for n in (8, 15, 30)]
+    return (shifts[0] + max(shifts[1:])) / 2 if method == "alike" else max(shifts[1:])
+
+
+@pytest.mark.parametrize("method", ["alike", "owner", "owner_running"])
 @pytest.mark.parametrize(("num_levels", "num_trained"), [(1, 0), (3, 0), (3, 25)])
 def test_both_stages_plainly(rng, num_levels, num_trained, method, monkeypatch):
-    """First the owner's errors and everybody's, then both ends alike by the errors of such intervals."""
-    monkeypatch.setattr(calibration, "WINDOW", 15)
-    monkeypatch.setattr(calibration, "LONG_WINDOW", 30)
+    """First the errors of the owner's jobs, or of jobs alike, then both ends alike by the errors of such intervals."""
+    for name, size in (("SHORT_WINDOW", 8), ("WINDOW", 15), ("LONG_WINDOW", 30)):
+        monkeypatch.setattr(calibration, name, size)
     stream = make(rng, jobs=60, levels=num_levels, num_trained=num_trained)
     rows = asked(rng, jobs=4, levels=num_levels, instants=rng.integers(0, 70, 4))
     own = LEVELS if num_levels == 3 else np.array([0.5])
     levels, found = calibrated_log_quantiles(rows, levels=own, stream=stream, method=method)
-    is_point = num_levels == 1
-
-    def hold(ends: list[float], median: float) -> list[float]:
-        held = [
-            max(e, median) if q > 0.5 else min(e, median) if q < 0.5 else median
-            for q, e in zip(levels, ends, strict=True)
-        ]
-        return sorted(max(end, 0.0) for end in held)
 
     def first(known: range, who: str, said: np.ndarray) -> list[float]:
         ends = []
         for place, level in enumerate(levels):
-            column = 0 if is_point else place
-            prior = 2 * PRIOR if is_point else PRIOR - norm.ppf(level)
-            errors = {i: stream.true_log[i] - stream.asked.raw_log[i, column] for i in known}
-            others = [*list(errors.values())[-15:], *prior]
-            mine = [errors[i] for i in known if stream.asked.owner[i] == who]
-            pairs = [(value, 100.0 / len(others)) for value in others] + [(value, 1.0) for value in mine]
-            ends.append(said[column] + weighted_quantile(pairs, level))
-        return hold(ends, said[num_levels // 2])
+            prior = 2 * PRIOR if num_levels == 1 else PRIOR - norm.ppf(level)
+            column = 0 if num_levels == 1 else place
+            ends.append(said[column] + plain_pooled(stream, known, (column, who, said), level, prior, method))
+        return hold(levels, ends, said[num_levels // 2])
 
-    ended = stream.end_us.tolist()
-    past = [
-        first(
-            range(bisect.bisect_left(ended, stream.asked.asked_us[i])), stream.asked.owner[i], stream.asked.raw_log[i]
-        )
-        for i in range(60)
-    ]
+    ended, told = stream.end_us.tolist(), stream.asked
+    before = [range(bisect.bisect_left(ended, told.asked_us[i])) for i in range(60)]
+    past = [first(before[i], told.owner[i], told.raw_log[i]) for i in range(60)]
     for row in range(4):
         known = range(max(bisect.bisect_left(ended, rows.asked_us[row]), num_trained))
-        ends = first(known, rows.owner[row], rows.raw_log[row])
-        moved = list(ends)
-        for place, level in enumerate(levels):
-            other = len(levels) - 1 - place
-            if level < 0.5:
-                misses = [max(past[i][place] - stream.true_log[i], stream.true_log[i] - past[i][other]) for i in known]
-                prior = PRIOR - norm.ppf(1 - 2 * level)
-                counted = counted_at(len(misses))
-                instant = stream.end_us[counted - 1] if counted else 0
-                runs = [i for i in range(counted, 60) if stream.start_us[i] < instant]
-                bounds = [np.log1p((instant - stream.start_us[i]) / 1e6) - past[i][other] for i in runs]
-                events = misses[:counted] if method == "owner_running" else misses
-                told = [[*events[-n:], *prior] for n in (15, 30)]
-                if method == "owner_running":
-                    shift = max(plain_kaplan_meier(each, bounds, 1 - 2 * level) for each in told)
-                else:
-                    shift = max(plain_quantile(each, 1 - 2 * level) for each in told)
-                moved[place], moved[other] = ends[place] - shift, ends[other] + shift
-        assert found[row] == pytest.approx(hold(moved, rows.raw_log[row, num_levels // 2]))
+        moved = first(known, rows.owner[row], rows.raw_log[row])
+        counted = counted_at(len(known)) if method == "owner_running" else len(known)
+        instant = stream.end_us[counted - 1] if counted else 0
+        runs = [i for i in range(counted, 60) if stream.start_us[i] < instant]
+        for place in np.flatnonzero(levels < 0.5):
+            other, level = len(levels) - 1 - place, 1 - 2 * levels[place]
+            misses = [max(past[i][place] - stream.true_log[i], stream.true_log[i] - past[i][other]) for i in known]
+            bounds = [np.log1p((instant - stream.start_us[i]) / 1e6) - past[i][other] for i in runs]
+            shift = plain_shift(misses[:counted], bounds, PRIOR - norm.ppf(level), level, method)
+            moved[place] -= shift
+            moved[other] += shift
+        assert found[row] == pytest.approx(hold(levels, moved, rows.raw_log[row, num_levels // 2]))
 
 
 @pytest.mark.parametrize("method", sorted(CALIBRATIONS))
@@ -251,7 +375,7 @@ def test_owners_get_intervals_of_their_own_width():
     rows = Asked(np.arange(8000), owner, np.full(8000, np.inf), np.full((8000, 1), 8.0))
     stream = Stream(np.arange(8000), np.arange(8000) + 5, truth, rows)
     widths, shares = {}, {}
-    for method in ("rolling", "owner"):
+    for method in ("rolling", "owner", "alike"):
         levels, found = calibrated_log_quantiles(rows, levels=np.array([0.5]), stream=stream, method=method)
         low, high = (found[:, int(np.flatnonzero(np.isclose(levels, q))[0])] for q in (0.1, 0.9))
         covered = (truth >= low) & (truth <= high)
@@ -261,6 +385,33 @@ def test_owners_get_intervals_of_their_own_width():
     assert shares["rolling"][1] < 0.7
     assert min(shares["owner"]) > 0.72
     assert widths["owner"] < widths["rolling"] * 1.1
+    assert min(shares["alike"]) > 0.75
+    assert widths["alike"] < widths["rolling"] * 1.1
+
+
+def test_long_and_short_predictions_get_intervals_of_their_own_shape():
+    """Jobs predicted short are known to a factor of ten, long ones end early at times: 80 % of each are covered."""
+    rng = np.random.default_rng(5)
+    is_long = rng.random(12_000) < 0.5
+    early = np.where(rng.random(12_000) < 0.3, rng.uniform(0, 6, 12_000), 0.0)
+    truth = np.where(is_long, 10 - early - rng.uniform(0, 0.05, 12_000), rng.normal(4, 2.3, 12_000))
+    rows = Asked(
+        np.arange(12_000),
+        pl.Series(["u"] * 12_000),
+        np.full(12_000, np.inf),
+        np.where(is_long, 10.0, 4.0)[:, None],
+    )
+    stream = Stream(np.arange(12_000), np.arange(12_000) + 5, truth, rows)
+    levels, found = calibrated_log_quantiles(rows, levels=np.array([0.5]), stream=stream, method="alike")
+    low, high = (found[:, int(np.flatnonzero(np.isclose(levels, q))[0])] for q in (0.1, 0.9))
+    tested = np.arange(12_000) > 4000
+    for group in (is_long, ~is_long):
+        covered = (truth >= low) & (truth <= high)
+        assert covered[tested & group].mean() == pytest.approx(0.8, abs=0.13)
+    # The truth: short ones 2 x 1.2816 x 2.3, and the tenth place of the long ones at 10 - 6 x 2/3 - 0.025.
+    assert (high - low)[tested & ~is_long].mean() == pytest.approx(5.9, rel=0.15)
+    assert low[tested & is_long].mean() == pytest.approx(6.0, abs=0.6)
+    assert high[tested & is_long].mean() <= 10.1
 
 
 def test_without_feedback_the_prior_speaks():
