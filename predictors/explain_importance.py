@@ -54,7 +54,8 @@ def permutation_importance(  # noqa: PLR0913 - the options are named
     clock alone, so the instant of asking and the history up to it stay. Blocks of history: the values of a key are
     swapped in the history (each user's past becomes another's), so every job meets the past of another key, while no
     end and no duration moves: nothing that had not ended by an instant is ever seen. A permuted user also meets
-    another's history; the two blocks are not independent and do not add up.
+    another's history; the two blocks are not independent and do not add up. Where most jobs share one value of a key
+    (one GPU), swapping gives nearly all of them the past of a rare one: what losing the key would cost at worst.
 
     Parameters
     ----------

@@ -106,7 +106,7 @@ def weighted_median(values: list[float], weights: list[float]) -> float:
 @pytest.mark.parametrize("at", ["submission", "start"])
 def test_the_committee_is_the_weighted_median_of_its_experts(at):
     model = make_predictor("guarded").fit(TRAIN)
-    for place in range(0, TEST.height, 20):
+    for place in range(0, TEST.height, 40):
         why = explain_job(model, TEST, TEST["job_id"][place], history=LOG, at=at, most=0)
         assert why.combined == "weighted median"
         assert sum(voice.weight for voice in why.voices) == pytest.approx(1)
