@@ -9,7 +9,7 @@ from predictors.boosted import Boosted
 from predictors.boosted_lightgbm import BoostedLightgbm
 from predictors.calibration import CALIBRATIONS
 from predictors.concordance import concordance
-from predictors.defaults import DEFAULT_MODELS, default_models
+from predictors.defaults import DEFAULT_MODEL, DEFAULT_MODELS, default_models
 from predictors.explain import JobExplanation, explain_job
 from predictors.explain_importance import permutation_importance
 from predictors.explain_model import explain_backtest
@@ -26,6 +26,7 @@ from predictors.training_view import known_end, training_view
 
 __all__ = [
     "CALIBRATIONS",
+    "DEFAULT_MODEL",
     "DEFAULT_MODELS",
     "PREDICTORS",
     "SCORES",

@@ -173,7 +173,7 @@ class BoostedTrees(DurationPredictor):
 
 @predictor("boosted")
 class Boosted(BoostedTrees):
-    """scikit-learn's histogram gradient boosting with absolute loss: the default predictor."""
+    """scikit-learn's histogram gradient boosting with absolute loss."""
 
     model_file = "model.skops"
 

@@ -6,10 +6,13 @@ from typing import Any, Final
 
 from predictors.jobs_table import as_jobs
 
-__all__ = ["DEFAULT_MODELS", "default_models"]
+__all__ = ["DEFAULT_MODEL", "DEFAULT_MODELS", "default_models"]
 
+#: The predictor of who names none: never surely worse than the best simple rule on the log that it learned from.
+DEFAULT_MODEL: Final = "guarded"
 #: Predictors that need nothing beyond the base install.
 DEFAULT_MODELS: Final = (
+    DEFAULT_MODEL,
     "global_median",
     "requested_limit",
     "last_two",
@@ -46,7 +49,7 @@ def default_models(jobs: Any) -> list[str]:
     >>> from datetime import datetime
     >>> import polars as pl
     >>> default_models(pl.DataFrame({"submit_time": [datetime(2024, 1, 1)], "duration_s": [9.0], "vc": ["a"]}))
-    ['global_median', 'last_two', 'vc_median', 'vc_gpus_median', 'boosted']
+    ['guarded', 'global_median', 'last_two', 'vc_median', 'vc_gpus_median', 'boosted']
     """
     table = as_jobs(jobs)
     empty = {name for name in set(ASKS_FOR.values()) if table[name].null_count() == table.height}

@@ -19,7 +19,7 @@ from predictors.history import PAST, Failures, ended_jobs, key_columns
 from predictors.jobs_table import as_jobs, microseconds
 from predictors.rings import RING_STATS, Asks, Ends, ring_stats
 
-__all__ = ["CATEGORIES", "COLUMNS", "LEARNT_KEYS", "LOG", "RULES", "SIMPLE", "View", "wide_log"]
+__all__ = ["CATEGORIES", "COLUMNS", "LEARNT_KEYS", "LOG", "RULES", "SIMPLE", "View", "teaching", "wide_log"]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -89,6 +89,11 @@ def wide_log(jobs: Any) -> pl.DataFrame:
     return told.filter(pl.col("came_time").is_not_null()).select(*LOG).cast(LOG)  # type: ignore[arg-type]
 
 
+def teaching(log: pl.DataFrame, failures: Failures) -> pl.DataFrame:
+    """Those jobs of a log that teach."""
+    return log if failures == "keep" else log.filter(~pl.col("is_failure").fill_null(value=False))
+
+
 def _owner() -> pl.Expr:
     return pl.coalesce("user", "account", "vc")
 
@@ -138,14 +143,23 @@ class View:
         Whether jobs that broke count.
     time_zone : str
         In which hour and weekday are meant.
+    first : int, default 0
+        Of the log's own jobs those from this place on ask.
     """
 
     def __init__(
-        self, log: pl.DataFrame, jobs: pl.DataFrame | str, *, fallback: float, failures: Failures, time_zone: str
+        self,
+        log: pl.DataFrame,
+        jobs: pl.DataFrame | str,
+        *,
+        fallback: float,
+        failures: Failures,
+        time_zone: str,
+        first: int = 0,
     ) -> None:
         self.whole_log = log
-        self.log = log if failures == "keep" else log.filter(~pl.col("is_failure").fill_null(value=False))
-        self.rows = _past_rows(self.log, jobs) if isinstance(jobs, str) else _rows(jobs)
+        self.log = teaching(log, failures)
+        self.rows = _past_rows(self.log[first:], jobs) if isinstance(jobs, str) else _rows(jobs)
         self.fallback, self.time_zone = fallback, time_zone
         self.at_us, _ = microseconds(self.rows["at_time"])
         self.waited_s = np.maximum(self.at_us - microseconds(self.rows["came_time"])[0], 0) / 1e6
@@ -160,20 +174,43 @@ class View:
         if not columns:
             return np.zeros(self.log.height, dtype=np.int64), np.zeros(self.rows.height, dtype=np.int64)
         if name not in self._codes:
-            log = self.log.select(*[pl.col("time_limit_s" if c == "limit" else c).alias(c) for c in columns])
-            self._codes[name] = _split(pl.concat([log, self.rows.select(columns)]), self.log.height)
+            place, kinds = self._kinds
+            table = kinds.select(columns)
+            lacks = table.select(pl.any_horizontal(pl.exclude("limit").is_null()))[:, 0].to_numpy()
+            codes = np.where(lacks, -1, _number(table))[place]
+            self._codes[name] = codes[: self.log.height], codes[self.log.height :]
         return self._codes[name]
+
+    @cached_property
+    def _kinds(self) -> tuple[Ints, pl.DataFrame]:
+        """The kind (owner, size, limit, VC) of each job of the log and then of each row, and the kinds as they came."""
+        columns = ("owner", "size", "limit", "vc")
+        log = self.log.select("owner", "size", pl.col("time_limit_s").alias("limit"), "vc")
+        table = pl.concat([log, self.rows.select(columns)])
+        place = _number(table)
+        return place, table.with_columns(_kind=place).unique("_kind", keep="first", maintain_order=True).drop("_kind")
 
     @cached_property
     def batch(self) -> Ints:
         """Number of each past job's batch: same owner, size and limit, submitted in the same minute."""
+        place, kinds = self._kinds
+        asked = _number(kinds.select("owner", "size", "limit"))[place[: self.log.height]]
         minute = pl.col("came_time").dt.epoch("us") // 60_000_000
-        return _number(self.log.select("owner", "size", "time_limit_s", minute))
+        return _number(self.log.select(minute, asked=pl.lit(pl.Series(asked))))
 
     def _ring(self, key: str, values: Floats) -> Floats:
         of_log, of_rows = self.keys(key)
-        broke = (self.log["is_failure"] | self.log["is_killed"]).fill_null(value=False).to_numpy().astype(np.float64)
-        return ring_stats(Ends(of_log, self.end_us, values, broke, self.batch), Asks(of_rows, self.at_us))
+        ends = Ends(of_log, self.end_us, values, self._broke, self.batch)
+        return ring_stats(ends, Asks(of_rows, self.at_us), order=self._order)
+
+    @cached_property
+    def _broke(self) -> Floats:
+        broke = (self.log["is_failure"] | self.log["is_killed"]).fill_null(value=False)
+        return broke.to_numpy().astype(np.float64)
+
+    @cached_property
+    def _order(self) -> Ints:
+        return np.argsort(self.at_us, kind="stable")
 
     @cached_property
     def rings(self) -> dict[str, Floats]:
@@ -227,24 +264,25 @@ class View:
         numbers |= dict.fromkeys(CATEGORIES, pl.lit(None))
         table = self.rows.select(numbers.get(n, pl.col(n)).cast(pl.Float64).alias(n) for n in STATIC)
         limit = np.where(np.isinf(self.log_limit), np.nan, self.log_limit - self.base)
-        parts = [table.fill_null(np.nan).to_numpy(), np.column_stack([self.base, limit])]
+        parts = [table.fill_null(np.nan).to_numpy(), self.base[:, None], limit[:, None]]
         parts += [(self.rules[name] - self.base)[:, None] for name in RULES]
         parts += [self.rings[key] for key in LEARNT_KEYS]
-        return np.hstack([part.astype(np.float32) for part in parts])
+        found = np.empty((self.rows.height, len(COLUMNS)), dtype=np.float32)
+        place = 0
+        for part in parts:
+            found[:, place : place + part.shape[1]] = part
+            place += part.shape[1]
+        return found
 
     def matrix(self, codes: dict[str, dict[str, float]], rows: Ints) -> NDArray[np.float32]:
-        """Columns of ``COLUMNS`` for some rows, categories by ``codes``; NaN where not known."""
-        found = self._columns[rows]
+        """Columns of ``COLUMNS`` for some rows in order, categories by ``codes``; NaN where not known.
+
+        Of all rows it is the View's own: the next call writes other codes into it.
+        """
+        found = self._columns if len(rows) == self.rows.height else self._columns[rows]
         for name, code in codes.items():
             found[:, COLUMNS.index(name)] = category_codes(self.rows[name][rows], code).fill_null(np.nan).to_numpy()
         return found
-
-
-def _split(table: pl.DataFrame, height: int) -> tuple[Ints, Ints]:
-    codes = _number(table)
-    lacks = table.select(pl.any_horizontal(pl.exclude("limit").is_null()))[:, 0].to_numpy()
-    codes = np.where(lacks, -1, codes)
-    return codes[:height], codes[height:]
 
 
 def _number(table: pl.DataFrame) -> Ints:

@@ -10,6 +10,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from predictors.asking import instants
 from predictors.base import DurationPredictor, clip_to_limit, predictor
 from predictors.committee import (
     LEARNERS,
@@ -20,10 +21,12 @@ from predictors.committee import (
     read_models,
     write_models,
 )
-from predictors.expert_rules import CATEGORIES, LOG, RULES, SIMPLE, View, wide_log
+from predictors.experience_file import read_experience, write_experience
+from predictors.expert_rules import CATEGORIES, LOG, RULES, SIMPLE, View, teaching, wide_log
 from predictors.features import check_time_zone, fit_categories
 from predictors.history import Failures
-from predictors.mixing import Losses, Questions, mix
+from predictors.jobs_table import microseconds
+from predictors.mixing import Experience, Losses, Questions, learn, mix
 
 __all__ = ["Guarded"]
 
@@ -39,6 +42,11 @@ MOST_JOBS: Final = 30_000
 DRAWS: Final = 1000
 LEAST_DAYS: Final = 7
 US_PER_DAY: Final = 86_400_000_000
+NEVER: Final = 2**62
+#: Levels at which losses are counted (``predictors.mixing``), as keys of ``expert_rules.KEYS``.
+LEVELS: Final = ("all", "owner", "owner_size_limit")
+#: By kind of instant the file of what losses have come to.
+EXPERIENCE: Final = {kind: f"experience_{kind}.parquet" for kind in KINDS}
 
 
 @predictor("guarded")
@@ -77,6 +85,9 @@ class Guarded(DurationPredictor):
         By kind of instant ("submission", "start"), in order of time; empty where the log is too short to learn from.
     choice_ : dict of str to str
         By kind of instant: "committee", or the simple rule that was surely better.
+    experience_ : dict of str to Experience
+        By kind of instant what the experts' losses on the training log have come to: rows that ask later go on from
+        there, with the jobs of ``history`` that ended after it, so one row costs no walk through the training log.
     """
 
     learns = False  # a row asks only stages before its instant: predictions of the training log are honest
@@ -106,18 +117,32 @@ class Guarded(DurationPredictor):
         before: dict[str, list[Stage]] = getattr(self, "stages_", {}) if self.warm_start else {}
         self.stages_: dict[str, list[Stage]] = {kind: [] for kind in KINDS}
         self.choice_ = dict.fromkeys(KINDS, "committee")
-        self._memo: dict[str, Any] = {}
-        for kind, column in KINDS.items():
-            view = self._view(self.past_, column)
+        self.experience_: dict[str, Experience] = {}
+        self._forget()
+        views = {kind: self._view(self.past_, column) for kind, column in KINDS.items()}
+        for kind, view in views.items():
             if kind != "submission" and np.count_nonzero(view.waited_s > 0) < LEAST_JOBS:
                 continue
             self.stages_[kind] = self._train(view, before.get(kind, []))
         for kind in KINDS:
-            self.choice_[kind] = self._guard(kind)
+            self._take_stock(kind, views.pop(kind))
 
-    def _view(self, log: pl.DataFrame, jobs: pl.DataFrame | str) -> View:
+    def _forget(self) -> None:
+        """Nothing is known of any log but what was fitted."""
+        self._said: dict[str, Floats] = {}
+        self._memo: dict[str, Any] = {}
+
+    def _take_stock(self, kind: str, view: View) -> None:
+        """Keep what experts said of past jobs at one kind of instant, what their losses came to, and the choice."""
+        said = self._say(view, kind)
+        levels = np.stack([view.keys(level)[0] for level in LEVELS])
+        self._said[kind] = said
+        self.experience_[kind] = learn(Losses(said, view.log_s, view.end_us, levels, view.batch))
+        self.choice_[kind] = self._guard(kind, view, said)
+
+    def _view(self, log: pl.DataFrame, jobs: pl.DataFrame | str, *, first: int = 0) -> View:
         fallback = float(np.log1p(self.fallback_s_))
-        return View(log, jobs, fallback=fallback, failures=self.failures, time_zone=self.time_zone)
+        return View(log, jobs, fallback=fallback, failures=self.failures, time_zone=self.time_zone, first=first)
 
     def _train(self, view: View, known: list[Stage]) -> list[Stage]:
         """Train stages on past jobs as they were seen at one kind of instant; those known already stay."""
@@ -157,27 +182,45 @@ class Guarded(DurationPredictor):
                 learnt[rows] = stage.say(view.matrix(stage.codes, rows))
         return np.column_stack([*rules, np.minimum(learnt, view.log_limit[:, None])])
 
-    def _losses(self, log: pl.DataFrame, kind: str) -> tuple[View, Floats]:
-        """Past jobs as seen at one kind of instant, and what experts said of them then; kept for the last log."""
+    def _told(self, log: pl.DataFrame, kind: str, *, first: int) -> Floats:
+        """What experts said of a log's jobs from a place on at one kind of instant; kept for the last log."""
         if self._memo.get("log") is not log:
             self._memo = {"log": log}
-        if kind not in self._memo:
-            view = self._view(log, KINDS[kind])
-            self._memo[kind] = (view, self._say(view, kind))
-        found: tuple[View, Floats] = self._memo[kind]
+        name = f"{kind}_{first}"
+        if name not in self._memo:
+            self._memo[name] = self._say(self._view(log, KINDS[kind], first=first), kind)
+        found: Floats = self._memo[name]
         return found
+
+    def _num_fitted(self, view: View) -> int:
+        """How many of the log's first jobs are those of the training log: 0, or all that taught."""
+        known, log = self.past_, view.whole_log
+        if log is not known and not (log.height >= known.height and log.head(known.height).equals(known)):
+            return 0
+        return teaching(known, self.failures).height
 
     def _mixed(self, view: View, said: Floats, kind: str) -> Floats:
         """The committee's answer for rows of one kind of instant."""
-        past, past_said = self._losses(view.whole_log, kind)
-        levels = ("all", "owner", "owner_size_limit")
-        keys = [view.keys(level) for level in levels]
-        losses = Losses(past_said, past.log_s, past.end_us, np.stack([k[0] for k in keys]), past.batch)
-        return mix(losses, Questions(said, view.at_us, np.stack([k[1] for k in keys])))
+        keys = [view.keys(level) for level in LEVELS]
+        levels, mine = (np.stack([each[side] for each in keys]) for side in (0, 1))
+        questions = Questions(said, view.at_us, mine)
+        first = self._num_fitted(view)
+        if first and view.at_us.min(initial=NEVER) > view.end_us[first - 1]:
+            # All that was learned from had ended: go on from there.
+            begin, since, told = first, self.experience_[kind], self._told(view.whole_log, kind, first=first)
+        else:
+            begin, since, told = 0, None, self._told_from_the_start(view.whole_log, kind, num_fitted=first)
+        losses = Losses(told, view.log_s[begin:], view.end_us[begin:], levels[:, begin:], view.batch[begin:])
+        return mix(losses, questions, since=since)
 
-    def _guard(self, kind: str) -> str:
+    def _told_from_the_start(self, log: pl.DataFrame, kind: str, *, num_fitted: int) -> Floats:
+        """What experts said of all jobs of a log; a model that was loaded has to ask again about the training log."""
+        if not num_fitted or kind not in self._said:
+            return self._told(log, kind, first=0)
+        return np.concatenate([self._said[kind], self._told(log, kind, first=num_fitted)])
+
+    def _guard(self, kind: str, view: View, said: Floats) -> str:
         """Name what to predict with: the committee, unless a simple rule was surely better on the training log."""
-        view, said = self._losses(self.past_, kind)
         stages = self.stages_[kind]
         if not stages:
             return "committee" if kind == "submission" else self.choice_["submission"]
@@ -190,13 +233,12 @@ class Guarded(DurationPredictor):
         return best if is_worse else "committee"
 
     def _predict(self, jobs: pl.DataFrame, past: pl.DataFrame) -> Floats:
-        view = self._view(past, jobs)
-        later = view.waited_s > 0
+        later = microseconds(instants(jobs))[0] > microseconds(jobs["submit_time"])[0]
         out = np.full(jobs.height, np.nan)
         for kind, rows in (("submission", np.flatnonzero(~later)), ("start", np.flatnonzero(later))):
             if not len(rows):
                 continue
-            asked = self._view(past, jobs[rows])
+            asked = self._view(past, jobs if len(rows) == jobs.height else jobs[rows])
             if self.choice_[kind] == "committee":
                 out[rows] = self._mixed(asked, self._say(asked, kind), kind)
             else:
@@ -208,7 +250,7 @@ class Guarded(DurationPredictor):
         return {"learner": self.learner_, "choice": self.choice_, "stages": stages}
 
     def _restore(self, state: dict[str, Any]) -> None:
-        self._memo = {}
+        self._forget()
         self.learner_ = choose_learner(str(state["learner"]))
         self.choice_ = {kind: str(state["choice"][kind]) for kind in KINDS}
         unknown = set(self.choice_.values()) - {"committee", *SIMPLE}
@@ -223,15 +265,22 @@ class Guarded(DurationPredictor):
         ]
 
     def _part_names(self) -> list[str]:
-        return [file for prefix, stage in self._prefixed() for _, file in stage.files(self.learner_, prefix)]
+        models = [file for prefix, stage in self._prefixed() for _, file in stage.files(self.learner_, prefix)]
+        return [*models, *EXPERIENCE.values()]
 
     def _write_parts(self, folder: Path) -> None:
         for prefix, stage in self._prefixed():
             write_models(stage, folder, learner=self.learner_, prefix=prefix)
+        for kind, file in EXPERIENCE.items():
+            write_experience(self.experience_[kind], folder / file)
 
     def _read_parts(self, folder: Path) -> None:
         for prefix, stage in self._prefixed():
             read_models(stage, folder, learner=self.learner_, prefix=prefix)
+        self.experience_ = {}
+        for kind, file in EXPERIENCE.items():
+            num_experts = len(RULES) + (len(LEARNERS) if self.stages_["submission"] or self.stages_[kind] else 0)
+            self.experience_[kind] = read_experience(folder / file, num_experts=num_experts)
 
 
 def _batch_weight(batch: NDArray[np.int64]) -> Floats:

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Losses", "Questions", "mix"]
+__all__ = ["Experience", "Losses", "Questions", "learn", "mix"]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -44,10 +44,52 @@ class Questions(NamedTuple):
     keys: Ints
 
 
-def mix(losses: Losses, questions: Questions) -> Floats:
+class Experience(NamedTuple):
+    """What losses have come to: sums (levels, keys, experts), weights, last batch and its jobs (levels, keys)."""
+
+    total: Floats
+    weight: Floats
+    last: Ints
+    run: Floats
+
+    @classmethod
+    def none(cls, num_keys: int, num_experts: int) -> Experience:
+        """Nothing has ended."""
+        shape = (len(KEEP), num_keys)
+        return cls(
+            np.zeros((*shape, num_experts)), np.zeros(shape), np.full(shape, -1, dtype=np.int64), np.zeros(shape)
+        )
+
+    def widened(self, num_keys: int) -> Experience:
+        """A copy with room for so many keys, or for those that it has if they are more."""
+        made = Experience.none(max(num_keys, self.weight.shape[1]), self.total.shape[2])
+        for mine, theirs in zip(self, made, strict=True):
+            theirs[:, : mine.shape[1]] = mine
+        return made
+
+
+def learn(losses: Losses) -> Experience:
+    """Take in all losses: whoever asks after the last of these ends may go on from here (``mix``, ``since``)."""
+    from predictors.expert_kernels import learn_pass
+
+    state = Experience.none(_num_keys(losses.keys), losses.said.shape[1])
+    learn_pass(losses, ((state.total, state.weight), (state.last, state.run)))
+    return state
+
+
+def mix(losses: Losses, questions: Questions, *, since: Experience | None = None) -> Floats:
     """Median of the experts of each row, weighted by their losses on jobs that had ended strictly before its instant.
 
     Experts that say nothing (NaN) have no voice. A job on which an expert had said nothing tells of none.
+
+    Parameters
+    ----------
+    losses : Losses
+        Jobs that ended.
+    questions : Questions
+        Who asks.
+    since : Experience, optional
+        Of jobs that had ended before those of ``losses``, and before any row asks.
 
     Returns
     -------
@@ -57,11 +99,14 @@ def mix(losses: Losses, questions: Questions) -> Floats:
     # numba takes half a second to import: only who computes pays.
     from predictors.expert_kernels import mix_pass
 
-    size = 1 + int(max(losses.keys.max(initial=-1), questions.keys.max(initial=-1), 0))
-    num_levels, num_experts = len(KEEP), questions.said.shape[1]
-    state = (np.zeros((num_levels, size, num_experts)), np.zeros((num_levels, size)))
-    batches = (np.full((num_levels, size), -1, dtype=np.int64), np.zeros((num_levels, size)))
+    size = _num_keys(losses.keys, questions.keys)
+    num_experts = questions.said.shape[1]
+    state = Experience.none(size, num_experts) if since is None else since.widened(size)
     out = np.full(len(questions.said), np.nan)
     order = np.argsort(questions.at_us, kind="stable")
-    mix_pass(losses, questions, order, (state, batches), out)
+    mix_pass(losses, questions, order, ((state.total, state.weight), (state.last, state.run)), out)
     return out
+
+
+def _num_keys(*keys: Ints) -> int:
+    return 1 + max(0, *(int(each.max(initial=-1)) for each in keys))

@@ -55,8 +55,17 @@ class Asks(NamedTuple):
     at_us: Ints
 
 
-def ring_stats(ends: Ends, asks: Asks) -> Floats:
+def ring_stats(ends: Ends, asks: Asks, *, order: Ints | None = None) -> Floats:
     """Describe, for each asking row, the jobs of its key that ended strictly before its instant.
+
+    Parameters
+    ----------
+    ends : Ends
+        What has ended.
+    asks : Asks
+        Who asks.
+    order : array of int, one per row that asks, optional
+        The rows in order of their instants, where that is known already.
 
     Returns
     -------
@@ -71,6 +80,6 @@ def ring_stats(ends: Ends, asks: Asks) -> Floats:
     rings = np.zeros((4, max(num_keys, 1), WINDOW))
     batches = np.full((max(num_keys, 1), WINDOW), -1, dtype=np.int64)
     counts = np.zeros((max(num_keys, 1), 2), dtype=np.int64)
-    order = np.argsort(asks.at_us, kind="stable")
+    order = np.argsort(asks.at_us, kind="stable") if order is None else order
     ring_pass(ends, asks, order, (rings, batches, counts), out)
     return out

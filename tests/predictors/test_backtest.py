@@ -12,6 +12,7 @@ from sklearn.base import clone
 from analysis.errors import UnknownNameError, UsageError
 from analysis.loaders import load
 from predictors import (
+    DEFAULT_MODEL,
     DEFAULT_MODELS,
     PREDICTORS,
     SCORES,
@@ -135,6 +136,7 @@ def test_nothing_to_test_is_one_sentence():
 
 
 def test_defaults_are_registered_and_need_no_extra():
+    assert DEFAULT_MODELS[0] == DEFAULT_MODEL == "guarded"
     assert set(DEFAULT_MODELS) <= set(PREDICTORS) - {"boosted_lightgbm"}
 
 

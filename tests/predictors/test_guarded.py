@@ -8,8 +8,9 @@ import numpy as np
 import polars as pl
 import pytest
 
-from analysis.errors import UsageError
+from analysis.errors import BadFileError, UsageError
 from predictors import load_model, make_predictor, save_model, training_view
+from predictors.experience_file import read_experience, write_experience
 from predictors.guarded import LEAST_JOBS, Guarded, _surely_worse
 
 START = datetime(2024, 3, 1, tzinfo=UTC)
@@ -155,3 +156,49 @@ def test_an_unknown_learner_is_refused():
     log = pl.DataFrame({"submit_time": [START], "duration_s": [60.0]})
     with pytest.raises(UsageError, match="learner: found 'forest'; expected 'auto', 'lightgbm', 'trees'"):
         make_predictor("guarded", learner="forest").fit(log)
+
+
+def test_going_on_from_stored_losses_is_starting_anew(log, cutoff, model, monkeypatch, tmp_path):
+    """Later rows, rows inside the training log, the log grown or alone: to the last bit, also of a loaded model."""
+    later, inside = log.filter(pl.col("submit_time") >= cutoff), log[400:500]
+    cases = [(later, log), (later, None), (inside, log), (inside, None), (pl.concat([inside, later]), log)]
+    loaded = load_model(save_model(model, tmp_path / "model"))
+    found = [[each.predict(rows, history=history) for rows, history in cases] for each in (model, loaded)]
+    monkeypatch.setattr(Guarded, "_num_fitted", lambda *_: 0)
+    anew = [loaded.predict(rows, history=history) for rows, history in cases]
+    for mine in found:
+        assert all(np.array_equal(one, two) for one, two in zip(mine, anew, strict=True))
+
+
+def test_a_loaded_model_asks_nothing_again_of_the_training_log(log, model, monkeypatch, tmp_path):
+    loaded = load_model(save_model(model, tmp_path / "model"))
+    asked = []
+    honest = Guarded._view
+    monkeypatch.setattr(Guarded, "_view", lambda *args, **more: asked.append(honest(*args, **more)) or asked[-1])
+    loaded.predict(log.tail(1))
+    assert [view.rows.height for view in asked] == [1, 0]  # the job itself, and nothing that ended since
+    other = log.filter(pl.col("user") != "u3")  # another past: its losses are its own
+    loaded.predict(log.tail(1), history=other)
+    assert asked[-1].rows.height == other.height
+
+
+@pytest.mark.parametrize(
+    ("change", "kind"),
+    [
+        (lambda table: table.with_columns(weight=-pl.col("weight") - 1), "damaged"),
+        (lambda table: table.with_columns(total_0=pl.lit(float("nan"))), "damaged"),
+        (lambda table: table.with_columns(run=pl.lit(None, dtype=pl.Float64)), "damaged"),
+        (lambda table: table.drop("last"), "wrong_columns"),
+        (lambda table: table[1:], "damaged"),
+    ],
+)
+def test_losses_that_cannot_be_are_refused(model, tmp_path, change, kind):
+    file = tmp_path / "experience.parquet"
+    write_experience(model.experience_["submission"], file)
+    change(pl.read_parquet(file)).write_parquet(file)
+    with pytest.raises(BadFileError) as caught:
+        read_experience(file, num_experts=10)
+    assert caught.value.kind == kind
+    file.write_bytes(b"no Parquet")
+    with pytest.raises(BadFileError, match="not readable as Parquet"):
+        read_experience(file, num_experts=10)
