@@ -68,7 +68,7 @@ def backtest(
 ) -> None:
     """Score predictors on the last part of a Trace, each knowing only what had ended before.
 
-    Example: hindcast backtest philly --models vc_gpus_median,boosted --refit weekly -o scores
+    Example: hindcast backtest philly --models guarded,vc_gpus_median --refit weekly -o scores
     """
     from analysis.trace import Trace
     from predictors import backtest as run
@@ -130,14 +130,14 @@ def train(
     trace_folder: TraceArgument,
     output: Annotated[Path, typer.Option("-o", "--output", metavar="MODEL", help="Model folder to write.")],
     *,
-    model: Annotated[str, typer.Option(help="Which predictor.")] = "boosted",
+    model: Annotated[str, typer.Option(help="Which predictor.")] = "guarded",
     until: Annotated[str | None, typer.Option(metavar="TIME", help="Know only what had ended by then.")] = None,
     cpu_jobs: Annotated[bool, typer.Option("--cpu-jobs", help="Learn from jobs without GPUs too.")] = False,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the fit.")] = 0,
 ) -> None:
     """Fit a predictor on the GPU jobs of a Trace, as a backtest does, and store it, without pickle.
 
-    Example: hindcast train philly --model boosted --until 2017-11-01 -o model
+    Example: hindcast train philly --model guarded --until 2017-11-01 -o model
     """
     from analysis.trace import Trace
     from predictors import make_predictor, save_model, training_view
