@@ -21,6 +21,14 @@ from tests.replay_cases import PREDICTED, START, Case, crowd
 EVERY = sorted(POLICIES)
 
 
+@pytest.fixture(autouse=True)
+def signals_arrive():
+    """Where the tests were started in the background, Ctrl-C is ignored, and by all that they start."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 def stopped_after(case: Case, calls: int, monkeypatch: pytest.MonkeyPatch, **how) -> ReplayResult:
     """What a replay had when a signal came, so many turns of one instant after its start."""
     num = 0
