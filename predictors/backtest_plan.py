@@ -45,7 +45,7 @@ class Plan:
         Where hours and weekdays mean something; given to models made by name.
     random_state : int, default 0
         Seed, given to models made by name, and of the bootstrap.
-    calibration : str, default "owner"
+    calibration : str, default "alike"
         How intervals are calibrated, one of ``predictors.calibration.CALIBRATIONS``.
     """
 

@@ -274,7 +274,7 @@ class DurationPredictor(BaseEstimator, ABC):  # type: ignore[misc]
         ----------
         jobs, history, at
             As in ``predict``.
-        calibration : str, default "owner"
+        calibration : str, default "alike"
             One of ``predictors.calibration.CALIBRATIONS``: how the errors of jobs that had ended widen it.
 
         Returns

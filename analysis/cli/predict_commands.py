@@ -54,8 +54,8 @@ def backtest(
         "window,size,user_age,status"
     ),
     calibration: Annotated[
-        str, typer.Option(help="How intervals are calibrated: owner, owner_running, rolling, adaptive, split, none.")
-    ] = "owner",
+        str, typer.Option(help="Calibration of intervals: alike, owner, owner_running, rolling, adaptive, split, none.")
+    ] = "alike",
     random_split: Annotated[
         bool, typer.Option("--random-split", help="Also show how much a random split would flatter.")
     ] = False,
