@@ -13,6 +13,7 @@ import polars as pl
 import typer
 
 from analysis.cli.app import JsonOption, app, say, show_table, split_names, write_json
+from analysis.cli.failure_options import CheckpointOption, MtbfOption, MttrOption, failing
 from analysis.cli.policy_options import with_options
 from analysis.cli.replay_output import (
     MARKER,
@@ -67,7 +68,10 @@ def replay(
     enforce_limits: Annotated[
         bool, typer.Option("--enforce-limits", help="End jobs at their time limit; by default they run on.")
     ] = False,
-    seed: Annotated[int, typer.Option(help="Of placement 'random'.")] = 0,
+    mtbf: MtbfOption = None,
+    mttr: MttrOption = None,
+    checkpoint_interval: CheckpointOption = None,
+    seed: Annotated[int, typer.Option(help="Of placement 'random', and of failures.")] = 0,
     figures: Annotated[bool, typer.Option("--figures/--no-figures", help="Draw figures into DIR/figures.")] = True,
     events: Annotated[
         bool, typer.Option("--events", help="Write event logs too: DIR/events/<schedule>.parquet.")
@@ -93,7 +97,10 @@ def replay(
     jobs, columns, notes = _with_predictions(trace, split_names(predictor, option="--predictor"))
     how: dict[str, Any] = {"cluster": site, "use_vcs": not no_vc}
     runs = planned(names, policies, columns=columns, placements=placements)
-    limits = {"seed": seed, "enforce_limits": enforce_limits}
+    limits: dict[str, Any] = {"seed": seed, "enforce_limits": enforce_limits}
+    limits |= {"checkpoint_interval_s": checkpoint_interval}
+    limits["cluster"], drawn = failing(site, jobs, mtbf_h=mtbf, mttr_h=mttr, seed=seed, policies=names)
+    notes += drawn
     results: dict[str, ReplayResult] = {}
     with event_folder(output, wanted=events) as logs:
         stopped = run_all(runs, results, partial(_one_run, jobs, trace, how, limits), logs)

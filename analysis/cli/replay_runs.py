@@ -54,12 +54,13 @@ class OneRun:
         how: Mapping[str, Any],
         limits: Mapping[str, Any],
     ) -> ReplayResult:
-        """Replay; ``how`` holds cluster and use_vcs, ``limits`` what only our own engine takes."""
+        """Replay; ``how`` holds cluster and use_vcs, ``limits`` what our own engine takes beside or instead."""
         from analysis.replay import helios_artifact, recorded, replay
         from analysis.replay.helios import HELIOS
 
         if self.policy is not None:
-            return replay(jobs, policy=self.policy, predicted=self.predicted, placement=self.placement, **how, **limits)
+            told = {**how, **limits}
+            return replay(jobs, policy=self.policy, predicted=self.predicted, placement=self.placement, **told)
         if self.name in HELIOS:
             return helios_artifact(jobs, policy=HELIOS[self.name], predicted=self.predicted, **how)
         return recorded(jobs, cluster=how["cluster"], attempts=attempts)

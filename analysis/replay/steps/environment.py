@@ -85,10 +85,13 @@ class SchedulingEnv(gymnasium.Env[Observation, np.int64]):
     GPUs of every type; ``load``: GPUs that waiting jobs ask for, w / (w + GPUs of the cluster), and their number,
     q / (q + N).
 
+    Nodes that are out (``cluster.outages``) have nothing free. A job that is killed with its node waits again in its
+    old place; one that waits for nodes that are gone for good does not keep the episode going.
+
     *Rewards* are minus what grew since the last action, see ``Episode.reward``; for ``jct`` and ``wait`` they are exact
     to the microsecond.
 
-    An episode is over when all its jobs have ended; it is truncated after ``Episode.max_steps`` actions.
+    An episode is over when all its jobs have ended that can; it is truncated after ``Episode.max_steps`` actions.
 
     Parameters
     ----------
@@ -102,6 +105,8 @@ class SchedulingEnv(gymnasium.Env[Observation, np.int64]):
         Column of predicted durations [s]; by default the true ones.
     placement : str, default "consolidate"
         A name from ``PLACEMENTS``.
+    checkpoint_interval_s : float, optional
+        Work from one checkpoint of a job to the next, which matters where nodes fail; None: jobs write none. [s]
 
     Raises
     ------
@@ -136,9 +141,11 @@ class SchedulingEnv(gymnasium.Env[Observation, np.int64]):
         episode: Episode | None = None,
         predicted: str | None = None,
         placement: str = "consolidate",
+        checkpoint_interval_s: float | None = None,
     ) -> None:
         self.episode = episode or Episode()
         self._how: dict[str, Any] = {"cluster": cluster, "predicted": predicted, "placement": placement}
+        self._how["checkpoint_interval_s"] = checkpoint_interval_s
         first = Simulation(jobs, **self._how)
         self._jobs = first.prepared.jobs[first.prepared.accepted]
         if self._jobs.height == 0:
@@ -163,8 +170,8 @@ class SchedulingEnv(gymnasium.Env[Observation, np.int64]):
         self.simulation = Simulation(self._jobs[first : first + self.num_jobs], **self._how)
         self._debt = Debt(self.simulation, self.episode.reward)
         self._num_steps = 0
+        # Where the first nodes are out, time passes before the first action; its reward bears that.
         self._go_on()
-        self._debt.growth()
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
+from datetime import timedelta
 from typing import Any, Literal
 
 import polars as pl
@@ -187,6 +188,47 @@ def test_limits_end_jobs_only_if_that_is_asked_for(trace, run, tmp_path):
         num_killed = int((schedule["reason"] == "timeout").sum())
         assert (num_killed > 0) == (name == "on")
         assert (f"(reason timeout, state finished): fifo {num_killed:,}." in out) == (name == "on")
+
+
+def test_nodes_fail_and_jobs_go_on_from_their_checkpoints(trace, run, tmp_path):
+    """Under compiled policies and in Python, beside the log's own schedule; every failure is drawn from the seed."""
+    words = ["replay", trace, "--policy", "recorded,fifo,fair_share", "--cluster", "6x8", "--events", "--no-figures"]
+    words += ["--mtbf", 100, "--mttr", 0.5, "--seed", 3]
+    wasted = {}
+    for name, more in (("a", []), ("b", ["--checkpoint-interval", 60])):
+        code, out, err = run(*words, *more, "-o", tmp_path / name)
+        assert code == 0, err
+        wasted[name] = schedule_of(tmp_path / name, "fifo")["wasted_gpu_s"].sum()
+    jobs, site = Trace.read(trace).jobs, Cluster.uniform(num_nodes=6, num_gpus=8)
+    first, last, longest = jobs["submit_time"].min(), jobs["submit_time"].max(), jobs["duration_s"].max()
+    until = last + max(last - first, timedelta(seconds=longest))
+    failed = site.with_failures(mtbf_s=360_000.0, mttr_s=1800.0, seed=3, since=first, until=until)
+    drawn = f"{failed.outages.height:,} failures of nodes were drawn (seed 3)"
+    assert f"{drawn}: one after 100 h, repaired after 0.5 h, in the mean" in out
+    for name in ("fifo", "fair_share"):
+        expected = replaying.replay(jobs, cluster=failed, policy=name, checkpoint_interval_s=60).schedule
+        assert schedule_of(tmp_path / "b", name).equals(expected)
+        events = pl.read_parquet(tmp_path / "b" / "events" / f"{name}.parquet")["event"]
+        assert (events == "killed").sum() == expected["num_restarts"].sum() > 0
+    assert 0 < wasted["b"] < wasted["a"]
+    own = replaying.recorded(jobs, cluster=site, attempts=Trace.read(trace).attempts).schedule
+    assert schedule_of(tmp_path / "b", "recorded").equals(own)
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["--mtbf", 100], "found one without the other"),
+        (["--mtbf", 0, "--mttr", 1], "mtbf_s is 0.0, not a number above 0"),
+        (["--mtbf", 9, "--mttr", 1, "--policy", "helios_fifo"], "helios_fifo knows no nodes that fail"),
+        (["--checkpoint-interval", -1], "checkpoint_interval_s is -1.0; expected seconds"),
+    ],
+)
+def test_failures_that_make_no_sense_are_wrong_usage(trace, run, tmp_path, words, expected):
+    code, _, err = run("replay", trace, "--cluster", "6x8", *words, "--no-figures", "-o", tmp_path / "R")
+    assert code == 2
+    assert expected in err.replace("\n", " ")
+    assert not (tmp_path / "R").exists()
 
 
 def test_heliosartifacts_rules_are_policies_of_the_command(trace, run, tmp_path):

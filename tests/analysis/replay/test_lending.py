@@ -98,7 +98,17 @@ def test_other_placements_are_refused_by_name():
 
 
 class Plain:
-    def __init__(self, rows: list[dict[str, Any]], sizes: dict[str, int], *, blocks: bool) -> None:
+    def __init__(
+        self,
+        rows: list[dict[str, Any]],
+        sizes: dict[str, int],
+        *,
+        blocks: bool,
+        outages: list[tuple[str, int, int]] = (),
+    ) -> None:
+        self.outages = outages  # host, down, up
+        self.out: set[str] = set()
+        self.kills = {row["job_id"]: 0 for row in rows}
         self.coming = sorted(rows, key=place)
         self.sizes, self.blocks = sizes, blocks
         self.left = {row["job_id"]: row["duration_s"] for row in rows}
@@ -106,10 +116,13 @@ class Plain:
         self.end: dict[str, float] = {}
         self.stops = dict.fromkeys(self.left, 0)
         self.waiting: list[dict[str, Any]] = []
+        self.now = -1.0
         #: Job, host, since when; in the order of their starts.
         self.running: list[tuple[dict[str, Any], str, float]] = []
 
     def free(self, host: str) -> float:
+        if host in self.out:
+            return 0
         return self.sizes[host] - sum(row["num_gpus"] for row, where, _ in self.running if where == host)
 
     def begin(self, row: dict[str, Any], host: str, now: float) -> None:
@@ -161,17 +174,29 @@ class Plain:
         return len(self.running) > before
 
     def run(self) -> dict[str, tuple[float, float, int]]:
-        """First start, end and preemptions of every job."""
-        while self.coming or self.running:
+        """First start, end, preemptions and kills of every job."""
+        while self.coming or self.running or self.waiting:
             instants = [second(row) for row in self.coming[:1]]
-            now = min(instants + [since + self.left[row["job_id"]] for row, _, since in self.running])
+            instants += [at for _, *span in self.outages for at in span if at > self.now]
+            self.now = now = min(instants + [since + self.left[row["job_id"]] for row, _, since in self.running])
             for one in [one for one in self.running if one[2] + self.left[one[0]["job_id"]] == now]:
                 self.running.remove(one)
                 self.end[one[0]["job_id"]] = now
+            self.node_events(now)
             while self.coming and second(self.coming[0]) == now:
                 self.waiting.append(self.coming.pop(0))
             self.start_all(now)
-        return {name: (self.first[name], self.end[name], self.stops[name]) for name in self.left}
+        return {name: (self.first[name], self.end[name], self.stops[name], self.kills[name]) for name in self.left}
+
+    def node_events(self, now: float) -> None:
+        """All of a host comes and goes at once, and what ran there has lost all that it did since it started there."""
+        self.out = {host for host, down, up in self.outages if down <= now < up}
+        struck = {host for host, down, _ in self.outages if down == now}
+        for one in [one for one in self.running if one[1] in struck]:
+            self.running.remove(one)
+            self.waiting.append(one[0])
+            self.kills[one[0]["job_id"]] += 1
+        self.waiting.sort(key=place)
 
     def start_all(self, now: float) -> None:
         while True:
@@ -189,9 +214,10 @@ def second(row: dict[str, Any]) -> float:
     return float((row["submit_time"] - START).total_seconds())
 
 
+@pytest.mark.parametrize("fails", [False, True])
 @pytest.mark.parametrize("blocks", [True, False])
 @pytest.mark.parametrize("seed", range(12))
-def test_an_engine_of_its_own_agrees(seed: int, blocks: bool):  # noqa: FBT001
+def test_an_engine_of_its_own_agrees(seed: int, blocks: bool, fails: bool):  # noqa: FBT001
     rng = random.Random(seed)
     sizes = {"a": 4, "b": 8, "c": 2}
     rows = []
@@ -200,11 +226,25 @@ def test_an_engine_of_its_own_agrees(seed: int, blocks: bool):  # noqa: FBT001
         gpus = rng.choice([g for g in (1, 1, 2, 3, 4, 8) if g <= sizes[vc]])
         rows.append(job(str(i), rng.randint(0, 60), gpus, rng.randint(1, 20), vc))
     nodes = pl.DataFrame({"node_id": list("123"), "num_gpus": list(sizes.values()), "vc": list(sizes)})
-    schedule = ends(rows, policy="lending" if blocks else "lending_skip", cluster=Cluster(nodes))
-    found = {
-        row["job_id"]: (row["start_s"], row["end_s"], row["num_preemptions"]) for row in schedule.iter_rows(named=True)
-    }
+    spans = [(rng.choice("abc"), at, at + rng.randint(1, 15)) for at in rng.sample(range(200), 12)] if fails else []
+    cluster = failing(nodes, spans)
+    schedule = ends(rows, policy="lending" if blocks else "lending_skip", cluster=cluster)
+    counted = schedule.select("job_id", "start_s", "end_s", "num_preemptions", "num_restarts")
+    found = {name: tuple(values) for name, *values in counted.iter_rows()}
     begin = min(second(row) for row in rows)
-    expected = Plain(rows, sizes, blocks=blocks).run()
-    assert found == {name: (a - begin, b - begin, n) for name, (a, b, n) in expected.items()}
-    assert sum(n for _, _, n in expected.values()) > 0
+    expected = Plain(rows, sizes, blocks=blocks, outages=spans).run()
+    assert found == {name: (a - begin, b - begin, *counts) for name, (a, b, *counts) in expected.items()}
+    assert sum(stops for _, _, stops, _ in expected.values()) > 0
+    assert (sum(kills for *_, kills in expected.values()) > 0) == fails
+
+
+def failing(nodes: pl.DataFrame, spans: list[tuple[str, int, int]]) -> Cluster:
+    """Nodes that fail with their VC, from and until seconds."""
+    if not spans:
+        return Cluster(nodes)
+    node_of = dict(nodes.select("vc", "node_id").iter_rows())
+    rows = [
+        {"node_id": node_of[vc], "down": START + timedelta(seconds=down), "up": START + timedelta(seconds=up)}
+        for vc, down, up in spans
+    ]
+    return Cluster(nodes, outages=pl.DataFrame(rows))

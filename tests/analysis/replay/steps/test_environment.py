@@ -13,7 +13,7 @@ from gymnasium.utils.env_checker import check_env
 from analysis.errors import UnknownNameError, UsageError
 from analysis.replay import Cluster, replay
 from analysis.replay.steps import Episode, SchedulingEnv
-from tests.replay_cases import PREDICTED, cluster_of, crowd
+from tests.replay_cases import PREDICTED, cluster_of, crowd, trouble
 
 REWARDS = ("jct", "wait", "slowdown")
 
@@ -53,6 +53,39 @@ def at_random(rng: np.random.Generator):
 def test_gymnasiums_own_checker(reward: str):
     """Warnings are errors here."""
     check_env(env_of(num_jobs=20, reward=reward), skip_render_check=True)
+
+
+def failing(seed: int = 1, **episode) -> SchedulingEnv:
+    """The same on nodes that come, go and fail."""
+    case = trouble(crowd(seed), seed)
+    told = Episode(**({"num_jobs": None, "num_slots": 4} | episode))
+    cluster = Cluster(case.cluster.nodes.drop("vc"), speed=case.cluster.speed, outages=case.cluster.outages)
+    return SchedulingEnv(case.jobs, cluster=cluster, episode=told, checkpoint_interval_s=1.0)
+
+
+def test_gymnasiums_own_checker_where_nodes_fail():
+    check_env(failing(num_jobs=20), skip_render_check=True)
+
+
+def test_strict_fifo_where_nodes_fail():
+    """Kills or not, rewards add up where all jobs end; those that miss a node for good do not keep it going."""
+    kills = num_whole = 0
+    for seed in (1, 3, 5, 9, 13, 15):
+        env = failing(seed)
+        env.reset(seed=0)
+        rewards = play(env, head_first)
+        cluster = env.simulation.result().cluster
+        expected = replay(crowd(seed).jobs, cluster=cluster, policy="fifo", checkpoint_interval_s=1.0).schedule
+        kills += expected["num_restarts"].sum()
+        expected = expected.filter(pl.col("state") != "rejected").drop("start_s", "end_s")
+        assert env.result().schedule.drop("start_s", "end_s").equals(expected)
+        done = env.result().job_metrics()
+        if done.height == expected.height:
+            num_whole += 1
+            jct = (done["end_time"] - done["submit_time"]).dt.total_microseconds().sum()
+            assert -sum(round(value * 1e6) for value in rewards) == jct
+    assert kills > 5
+    assert 0 < num_whole < 6
 
 
 @pytest.mark.parametrize("seed", range(6))

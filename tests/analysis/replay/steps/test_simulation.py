@@ -12,6 +12,9 @@ from analysis.replay import Cluster, replay
 from analysis.replay.policies.rules import Costs
 from analysis.replay.steps import Simulation
 from tests.analysis.replay.steps.test_own_policies import ONE, line
+from tests.analysis.replay.test_node_events import cluster_with
+from tests.analysis.replay.test_pitfalls import ask
+from tests.jobs import make_jobs
 from tests.replay_cases import PREDICTED, Case, cases, crowd, few
 
 FOUR = Cluster.uniform(num_nodes=2, num_gpus=2)
@@ -84,6 +87,57 @@ def test_stopping_costs_what_it_costs():
     assert schedule["end_s"].to_list() == [16, 7]
     assert schedule["wasted_gpu_s"].to_list() == [3, 0]
     assert sim.result().job_metrics()["run_s"].to_list() == [13, 3]
+
+
+def test_a_node_that_fails_takes_its_free_gpus_and_its_jobs_along():
+    """Of two nodes of 2 GPUs n0 fails at 4 under a, is back at 6, and is drained from 8 on; c comes at 7."""
+    outages = [("n0", 4, 6, "failure"), ("n0", 8, 20, "drain")]
+    jobs = make_jobs([ask("a", 2, 10), ask("b", 1, 7), ask("c", 2, 3, at=7)])
+    cluster = cluster_with(2, 2, outages=outages)
+    sim = Simulation(jobs, cluster=cluster, checkpoint_interval_s=3.0, events=True)
+    sim.advance()
+    assert (sim.start(0), sim.start(1), sim.nodes_of(0), sim.free_gpus) == (True, True, ["n0"], {None: 1.0})
+    sim.advance()
+    assert (sim.now_s, ids(sim, sim.waiting.row), ids(sim, sim.running.row), sim.touched) == (4, "a", "b", [0])
+    assert (sim.free_gpus_in(0), sim.can_start(0), sim.has_more_to_come) == (1.0, False, True)
+    waiting = sim.waiting
+    assert (waiting.num_restarts.tolist(), waiting.num_preemptions.tolist()) == ([1], [0])
+    assert (waiting.attained_s.tolist(), waiting.remaining_s.tolist(), waiting.done_s.tolist()) == ([4], [7], [3])
+    sim.advance()
+    assert (sim.now_s, sim.free_gpus, sim.can_start(0)) == (6, {None: 3.0}, True)
+    sim.advance()
+    assert (sim.now_s, ids(sim, sim.ended), ids(sim, sim.waiting.row)) == (7, "b", "ac")
+    assert (sim.start(2), sim.nodes_of(2)) == (True, ["n0"])
+    sim.advance()  # c may end on the node that is drained
+    assert (sim.now_s, sim.free_gpus, ids(sim, sim.running.row)) == (8, {None: 2.0}, "c")
+    assert (sim.start(0), sim.nodes_of(0)) == (True, ["n1"])
+    while sim.advance():
+        pass
+    result = sim.result()
+    assert result.schedule.select("start_s", "end_s", "num_restarts", "wasted_gpu_s").rows() == [
+        (0, 15, 1, 2),
+        (0, 7, 0, 0),
+        (7, 10, 0, 0),
+    ]
+    told = result.events().select("time_s", "event", "job_id").rows()
+    assert [row for row in told if row[1] != "submitted"] == [
+        *((0, "started", "a"), (0, "started", "b"), (4, "killed", "a"), (7, "ended", "b")),
+        *((7, "started", "c"), (8, "started", "a"), (10, "ended", "c"), (15, "ended", "a")),
+    ]
+
+
+def test_starting_and_stopping_over_and_over_at_one_instant():
+    """More starts than there are jobs: the list of those keeps within its bounds, the count goes on."""
+    sim = Simulation(line((0, 1, 5)), cluster=ONE)
+    sim.advance()
+    for _ in range(100):
+        assert sim.start(0)
+        sim.stop(0)
+    assert (sim.num_started, sim.started.tolist()) == (100, [0])
+    assert sim.start(0)
+    while sim.advance():
+        pass
+    assert sim.result().schedule.select("end_s", "num_preemptions").rows() == [(5, 100)]
 
 
 def test_half_way_results():
