@@ -216,19 +216,19 @@ def _owners(work: _Work) -> Integers:
     return (everybody.rank("dense").cast(pl.Int64).fill_null(0) - 1).to_numpy()
 
 
-def _stage(work: _Work, shifts: Callable[[Numbers, Integers, Integers, Integers], Numbers]) -> _Work:
+def _stage(work: _Work, shifts: Callable[[Numbers, Integers, Integers, Integers], Numbers], *, first: int = 0) -> _Work:
     """Move each level by what ``shifts`` says, also for past jobs as of their own instants.
 
     It is given the errors of the past jobs, how many of them each past job and row knows, ascending, the places of
-    these among past jobs and rows, and the places of the levels.
+    these among past jobs and rows, and the places of the levels. Past jobs before ``first`` stay as they are.
     """
     past, now = work.past_log.copy(), work.now_log.copy()
     then = np.searchsorted(work.stream.end_us, work.stream.asked.asked_us, side="left")
     stops = _both(then, work.stream.known_at(work.rows.asked_us))
-    order = np.argsort(stops, kind="stable")
+    order = first + np.argsort(stops[first:], kind="stable")
     groups = [np.arange(len(work.levels))] if work.is_point else [np.array([i]) for i in range(len(work.levels))]
     for places in groups:
-        found = np.empty((len(stops), len(places)))
+        found = np.zeros((len(stops), len(places)))
         found[order] = shifts(work.stream.true_log - work.past_log[:, places[0]], stops[order], order, places)
         past[:, places] += found[: len(past)]
         now[:, places] += found[len(past) :]
@@ -262,7 +262,9 @@ def _pool_alike(work: _Work) -> _Work:
         prior = alike.prior_shares(_prior(work.levels[places[0]], is_point=work.is_point))
         return np.asarray(alike.alike_shifts(told, asking, alike.FADING, work.levels[places], prior, alike.EDGES))
 
-    return _stage(work, shifts)
+    # The second stage looks no further back than its longest window.
+    known = work.stream.known_at(rows.asked_us)
+    return _stage(work, shifts, first=max(int(known.min(initial=num_past)) - LONG_WINDOW, 0))
 
 
 def _move_pairs(

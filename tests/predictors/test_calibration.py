@@ -163,9 +163,12 @@ class PlainCounts:
         self.by_bin[bin_] += news
 
 
+#: Edges at sinh((k - 1/2) / 50) / 2, the first of them with k = -200.
+PLAIN_EDGES = [math.sinh((k - 0.5) / 50) / 2 for k in range(-200, 202)]
+
+
 def plain_bin(error: float) -> int:
-    """Bins with edges at sinh((k - 1/2) / 50) / 2, the first of them with k = -200."""
-    return max(bisect.bisect_right([math.sinh((k - 0.5) / 50) / 2 for k in range(-200, 202)], error) - 1, 0)
+    return max(bisect.bisect_right(PLAIN_EDGES, error) - 1, 0)
 
 
 def plain_end(shares: dict[int, float], level: float) -> float:
@@ -174,7 +177,7 @@ def plain_end(shares: dict[int, float], level: float) -> float:
     for bin_ in sorted(shares):
         reached += shares[bin_]
         if reached >= level - 1e-9:
-            return math.sinh((bin_ - 200 + (-0.5 if level < 0.5 else 0.5)) / 50) / 2
+            return PLAIN_EDGES[bin_ if level < 0.5 else bin_ + 1]
     raise AssertionError
 
 
@@ -346,6 +349,24 @@ def test_what_has_not_ended_is_not_heard(method, num_levels):
     ]
     assert np.array_equal(*both)
     assert (np.diff(both[0], axis=1) >= 0).all()
+
+
+@pytest.mark.parametrize("method", sorted(CALIBRATIONS))
+@pytest.mark.parametrize("num_levels", [1, 3])
+def test_a_row_alone_is_a_row_among_others(method, num_levels, monkeypatch):
+    """What is not looked at for a late row alone is looked at beside an early one; the answer is the same."""
+    for name, size in (("SHORT_WINDOW", 8), ("WINDOW", 15), ("LONG_WINDOW", 30)):
+        monkeypatch.setattr(calibration, name, size)
+    rng = np.random.default_rng(6)
+    stream = make(rng, jobs=200, levels=num_levels, num_trained=20)
+    rows = asked(rng, jobs=3, levels=num_levels, instants=np.array([250, 30, 180]))
+    own = LEVELS if num_levels == 3 else np.array([0.5])
+    together = calibrated_log_quantiles(rows, levels=own, stream=stream, method=method)[1]
+    for i in range(3):
+        row = Asked(rows.asked_us[[i]], rows.owner[[i]], rows.limit_log[[i]], rows.raw_log[[i]])
+        assert np.array_equal(
+            calibrated_log_quantiles(row, levels=own, stream=stream, method=method)[1][0], together[i]
+        )
 
 
 @pytest.mark.parametrize("method", sorted(set(CALIBRATIONS) - {"none", "split"}))
