@@ -1,4 +1,4 @@
-"""How good predicted probabilities of outcomes are: split by time, with refits, against the rates of all and the user."""
+"""How good predicted probabilities of outcomes are: split by time, with refits, against the rates of all and user."""
 
 from __future__ import annotations
 

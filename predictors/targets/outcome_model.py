@@ -26,13 +26,14 @@ __all__ = ["FEATURES", "LABEL_KEYS", "OutcomeProbability", "OutcomeRate", "rolli
 
 Floats = NDArray[np.float64]
 _KEYS: Final = ("user", "vc", "user_size", "user_limit", "user_size_limit", "user_family", "group")
-#: What the model is told of the job and of durations and ends before it.
+#: What the model is told of the job and of durations and ends before it. Not how many had ended: that only grows, and
+#: trees would take the last of the training log for all that follows.
 FEATURES: Final = (
     *("num_gpus", "num_tasks", "num_cpus", "mem_gib", "is_single_node", "time_limit_s", "hour", "weekday"),
     *(
         f"{key}__{stat}"
         for key in _KEYS
-        for stat in ("last", "median_20", "min_20", "count", "since_last_s", "failure_rate_20", "kill_rate_20")
+        for stat in ("last", "median_20", "min_20", "since_last_s", "failure_rate_20", "kill_rate_20")
     ),
     *("batch__position", "user__unfinished", "user__since_submit_s"),
 )
