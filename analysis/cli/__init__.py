@@ -34,6 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(given: list[str], *, debug: bool) -> int:
     from analysis.cli import (  # noqa: F401 - registers
+        demand_commands,
         fetch_commands,
         policy_commands,
         predict_commands,

@@ -35,7 +35,7 @@ __all__ = [
 #: The commands as the road goes; help lists them so.
 ROAD = (
     *("demo", "traces", "fetch", "load", "check", "anonymize", "synth"),
-    *("characterize", "backtest", "train", "predict", "policies", "replay", "what-if", "report"),
+    *("characterize", "backtest", "train", "predict", "demand", "policies", "replay", "what-if", "report"),
 )
 
 
