@@ -1,7 +1,7 @@
 """Replay a log under schedulers: engine, cluster, placement, packing, policies, speeds, result."""
 
 from analysis.replay.allocation import allocation
-from analysis.replay.closed_loop import Forecaster, RollingPrediction
+from analysis.replay.closed_loop import Forecaster, RefreshingForecaster, RollingPrediction
 from analysis.replay.cluster import Cluster
 from analysis.replay.energy import energy
 from analysis.replay.engine import replay
@@ -30,6 +30,7 @@ __all__ = [
     "Policy",
     "PythonKey",
     "PythonScheduler",
+    "RefreshingForecaster",
     "ReplayInterrupted",
     "ReplayResult",
     "RollingPrediction",

@@ -15,6 +15,23 @@ F64 = npt.NDArray[np.float64]
 LAST, IS_MEDIAN, DEFAULT, IS_ROLLING = 0, 1, 2, 3
 
 
+class Renewal(NamedTuple):
+    """What is kept where jobs that wait or run are predicted again: see ``_renew``."""
+
+    facts: I64
+    # Jobs that have arrived and not ended, in the order of submission, as of the last time:
+    job: I64  # [n]
+    kept: I64  # [n] work done before the last start that need not be done again [us on the hardware of the log]
+    age: I64  # [n] … and what was done since
+    is_running: I64  # [n]
+    told: I64  # [n] the new prediction
+    # Jobs.
+    first: I64  # [n] predicted at the submission
+    # What a group says of those that have done no work, and how many durations were known of it then.
+    memo: I64  # [G]
+    memo_seen: I64  # [G]
+
+
 class Closed(NamedTuple):
     """What is learnt of jobs that end, and told of jobs that arrive."""
 
@@ -33,6 +50,7 @@ class Closed(NamedTuple):
     ended: I64  # [n] jobs in the order in which they ended
     num_ended: I64  # [2] how many there are, and how many have been learnt of
     scratch: I64  # [k]
+    renewal: Renewal | None = None  # where jobs are predicted more than once
 
 
 @compiled
@@ -77,10 +95,31 @@ def foresee(c: Closed | None, job: int) -> None:
         return
     if c.rule[IS_ROLLING] == 1:
         c.guess[job] = rolling(c, job)
+    note_first(c.renewal, job, c.guess[job])
+    spread(c, job, ZERO)
+
+
+@compiled
+def note_first(r: Renewal | None, job: int, guess: int) -> None:
+    """Keep what a job was predicted at its submission, where that may change."""
+    if r is not None:
+        r.first[job] = guess
+
+
+@compiled
+def spread(c: Closed, job: int, kept: int) -> None:
+    """Work out what a prediction means: for the rest of a job on each type, and for its place in the order."""
+    left = max(c.guess[job] - kept, ZERO)
     for k in range(c.ratio.shape[1]):
-        ratio = c.ratio[job if len(c.ratio) > 1 else ZERO, k]
-        c.on_types[job, k] = c.guess[job] if ratio == 1.0 else int(np.rint(c.guess[job] * ratio))
+        ratio = ratio_in(c, job, k)
+        c.on_types[job, k] = left if ratio == 1.0 else int(np.rint(left * ratio))
     c.key[job] = c.offset[job] + c.slope[job] * c.guess[job]
+
+
+@compiled
+def ratio_in(c: Closed, job: int, column: int) -> float:
+    """Run time on a speed column over that on the hardware of the log."""
+    return float(c.ratio[job if len(c.ratio) > 1 else ZERO, column])
 
 
 @compiled
@@ -95,9 +134,15 @@ def rolling(c: Closed, job: int) -> int:
     for level in range(len(c.group)):
         g = c.group[level, job]
         if g >= 0 and c.seen[g] > 0:
-            first, num = g * c.rule[LAST], min(c.seen[g], c.rule[LAST])
-            return median(c, first, num) if c.rule[IS_MEDIAN] == 1 else mean(c, first, num)
+            return of_group(c, g)
     return int(c.rule[DEFAULT])
+
+
+@compiled
+def of_group(c: Closed, g: int) -> int:
+    """Mean or median of the last durations of a group that has any."""
+    first, num = g * c.rule[LAST], min(c.seen[g], c.rule[LAST])
+    return median(c, first, num) if c.rule[IS_MEDIAN] == 1 else mean(c, first, num)
 
 
 @compiled

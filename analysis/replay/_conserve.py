@@ -11,12 +11,15 @@ from analysis.replay._heap import float_up, sink, take_out
 from analysis.replay._loosened import NO_NODE, has_gap, loosen, need_of
 from analysis.replay._place import ANY_TYPE, NOWHERE, VC, node_of, place_quick
 from analysis.replay._promises import Conserve, book, longest, plan, promise
+from analysis.replay._renew import is_unfinished, must_tell, take_stock
+from analysis.replay._renew_conserve import renew
 from analysis.replay._state import (
     ASKED,
     FINISHED,
     MOST_WAITING,
     NEVER,
     NEXT,
+    NOW,
     RUNNING,
     WAITING,
     begin_instant,
@@ -279,18 +282,22 @@ def run(s: Conserve, x: Events | None) -> int:
             now = min(now, p.events.when[0])
         if counters[WAITING] > 0:
             now = min(now, p.starts.when[0])
+        if is_unfinished(s.work.closed):
+            now = counters[NOW]
         if now == NEVER:
             break
         why = begin_instant(s.log, now)
         if why != FINISHED:
             return why
         all_events(s, now)
-        node_events(s, x, now)
-        settle_promises(s, now)
         # Asked before anybody starts: who has no length must not end before the others arrive.
         learn(s.work.closed)
-        if must_ask(s.log, submit, job, now):
+        take_stock(s.work.closed, x, s.log, now)
+        if must_ask(s.log, submit, job, now) or must_tell(s.work.closed):
             return ASKED
+        renew(s, s.work.closed, now)
+        node_events(s, x, now)
+        settle_promises(s, now)
         keep_promises(s, now)
         while job < n and submit[job] == now:
             note(s.log.tape, now, SUBMITTED, job)

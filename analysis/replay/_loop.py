@@ -12,12 +12,15 @@ from analysis.replay._events_loop import node_events
 from analysis.replay._hardware import release
 from analysis.replay._place import NOWHERE, PIECES, VC, fitting_type
 from analysis.replay._queues import Queues, pop, pop_end, push
+from analysis.replay._renew import is_unfinished, must_tell, take_stock
+from analysis.replay._renew_loop import renew
 from analysis.replay._state import (
     ASKED,
     FINISHED,
     MOST_WAITING,
     NEVER,
     NEXT,
+    NOW,
     RUNNING,
     WAITING,
     State,
@@ -160,23 +163,27 @@ def run(s: State, b: Backfill | None, x: Events | None) -> int:
 
     ``b`` is None for policies without backfill, ``x`` where all nodes stay: numba then leaves their code out.
     """
-    submit, counters = s.work.submit, s.log.counters
+    submit, counters, closed = s.work.submit, s.log.counters, s.work.closed
     n = len(submit)
-    while counters[NEXT] < n or counters[RUNNING] > 0 or is_waiting_for_nodes(x, s.log):
+    while counters[NEXT] < n or counters[RUNNING] > 0 or is_waiting_for_nodes(x, s.log) or is_unfinished(closed):
         job = counters[NEXT]
         now = min(submit[job] if job < n else NEVER, next_event(x))
         if counters[RUNNING] > 0:
             now = min(now, s.ends.time[0])
+        if is_unfinished(closed):
+            now = counters[NOW]
         why = begin_instant(s.log, now)
         if why != FINISHED:
             return why
         end_all(s, b, now)
-        learn(s.work.closed)
-        if must_ask(s.log, submit, job, now):
+        learn(closed)
+        take_stock(closed, x, s.log, now)
+        if must_ask(s.log, submit, job, now) or must_tell(closed):
             return ASKED
+        renew(s, b, now)
         node_events(s, b, x, now)
         while job < n and submit[job] == now:
-            foresee(s.work.closed, job)
+            foresee(closed, job)
             arrive(s, b, job)
             counters[WAITING] += 1
             touch(s, s.work.classes[s.work.job_class[job], VC], ARRIVED)

@@ -21,6 +21,8 @@ from analysis.replay._place import (
     grab,
     place_quick,
 )
+from analysis.replay._renew import is_unfinished, must_tell
+from analysis.replay._renew_preempt import renew, take_stock
 from analysis.replay._runs import (
     arrive,
     begin_run,
@@ -38,6 +40,7 @@ from analysis.replay._state import (
     MOST_WAITING,
     NEVER,
     NEXT,
+    NOW,
     RUNNING,
     WAITING,
     begin_instant,
@@ -269,28 +272,32 @@ def run(s: Preemption, x: Events | None) -> int:
 
     ``x`` is None where all nodes stay.
     """
-    submit, counters = s.work.submit, s.log.counters
+    submit, counters, closed = s.work.submit, s.log.counters, s.work.closed
     n = len(submit)
-    while counters[NEXT] < n or counters[RUNNING] > 0 or is_waiting_for_nodes(x, s.log):
+    while counters[NEXT] < n or counters[RUNNING] > 0 or is_waiting_for_nodes(x, s.log) or is_unfinished(closed):
         job = counters[NEXT]
         now = min(min(submit[job] if job < n else NEVER, first_tick(s)), next_event(x))
         if counters[RUNNING] > 0:
             now = min(now, s.m.events.when[0])
+        if is_unfinished(closed):
+            now = counters[NOW]
         why = begin_instant(s.log, now)
         if why != FINISHED:
             return why
         all_events(s, now)
-        learn(s.work.closed)
-        if must_ask(s.log, submit, job, now):
+        learn(closed)
+        take_stock(s, closed, now)
+        if must_ask(s.log, submit, job, now) or must_tell(closed):
             return ASKED
+        renew(s, closed, now)
         node_events(s, x, now)
         if s.m.rule[KIND] == SLICES:
             for vc in range(len(s.m.tick)):
                 if s.m.tick[vc] == now:
                     touch(s, vc, CHANGED)
         while job < n and submit[job] == now:
-            foresee(s.work.closed, job)
-            s.m.guess[job] = guess_of(s.work.closed, job, s.m.guess[job])
+            foresee(closed, job)
+            s.m.guess[job] = guess_of(closed, job, s.m.guess[job])
             arrive(s, job)
             touch(s, s.work.classes[s.work.job_class[job], VC], ARRIVED)
             note(s.log.tape, now, SUBMITTED, job)

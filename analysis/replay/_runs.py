@@ -17,6 +17,7 @@ from analysis.replay._moving import (
     REMAINING,
     SAFE,
     SLICES,
+    Moving,
     Preemption,
 )
 from analysis.replay._place import VC, type_of
@@ -39,8 +40,16 @@ def queue_of(s: Preemption, job: int) -> int:
 def enqueue(s: Preemption, job: int) -> None:
     """Let a job wait, with its key."""
     m, queue = s.m, queue_of(s, job)
-    heap, first, i = m.heap, m.first[queue], m.length[queue]
-    m.length[queue] = i + 1
+    m.length[queue] += 1
+    rise_in(m, m.first[queue], m.length[queue] - 1, job)
+    m.waiting[s.work.classes[s.work.job_class[job], VC]] += 1
+    s.log.counters[WAITING] += 1
+
+
+@compiled
+def rise_in(m: Moving, first: int, i: int, job: int) -> None:
+    """Let a job rise from place i of the queue that begins at ``first``."""
+    heap = m.heap
     while i > 0:
         up = (i - 1) >> 1
         if not comes_after(m, heap[first + up], job):
@@ -48,8 +57,6 @@ def enqueue(s: Preemption, job: int) -> None:
         heap[first + i] = heap[first + up]
         i = up
     heap[first + i] = job
-    m.waiting[s.work.classes[s.work.job_class[job], VC]] += 1
-    s.log.counters[WAITING] += 1
 
 
 @compiled

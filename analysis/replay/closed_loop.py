@@ -6,11 +6,24 @@ no part, so that nothing is learnt of them; a job that ends at its time limit te
 
 ``RollingPrediction`` runs inside the compiled loop. Anything else is a ``Forecaster``: an object of your own that is
 called back once at every instant at which jobs are submitted.
+
+With ``refresh_s`` all jobs that wait or run are predicted again, from what has ended by then and given their *age*: the
+work that a job has done and not lost (time on the hardware of the log, restarts out), 0 for one that has not started.
+That happens at the first instant of the replay (something ends, arrives, happens to a node or changes a key) that is at
+least ``refresh_s`` after the first submission, then after the last time; after the ends of the instant, before anything
+else, and every VC has a scheduling pass at it. ``RollingPrediction`` predicts a job of age 0 as at its submission, and
+an older one from those of the last durations only that are longer than its age: the first group with such a one is
+asked, and if none has any the prediction stays as it was. A prediction that comes out the same changes nothing. A new
+one is the job's total: it gives its place in the order while it waits (also if it was killed or preempted), and
+
+* under EASY the end of its run (one that has passed counts as ending 1 us from now, as ever);
+* under conservative backfill the end of its run, unless that has passed, its corrections beginning anew; where one has
+  changed, all promises of the VC are void, and everybody who waits is planned anew in the order of submission;
+* under srtf its remaining time, as if it had been predicted so at its last start.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, Protocol, cast, runtime_checkable
 
@@ -18,17 +31,18 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from analysis.errors import HindcastError, UnknownNameError, UsageError
+from analysis.errors import UnknownNameError, UsageError
 from analysis.replay._bits import I64
 from analysis.replay._closed import F64, IS_ROLLING, Closed
-from analysis.replay._jobs import US, to_us
+from analysis.replay._jobs import LONGEST_US, US, to_us
 from analysis.replay._moving import _ratio_table
 from analysis.replay._order import key_values
 from analysis.replay._prepare import Prepared, _densify
-from analysis.replay._state import KNOWN, NEXT, NOW, Log
+from analysis.replay._renew import make_renewal
 from analysis.replay.policies import MovingKey, Policy
+from analysis.replay.teacher import Teacher, answer, known_at_submission
 
-__all__ = ["Forecaster", "RollingPrediction"]
+__all__ = ["Forecaster", "RefreshingForecaster", "RollingPrediction"]
 
 Grouping = tuple[str, ...]
 DAY_S: Final = 86_400
@@ -49,6 +63,9 @@ class RollingPrediction:
         asked, () is all jobs. A job whose value is null in one of the columns has no such group.
     default_s : float
         Predicted before any job of any of its groups has ended. [s]
+    refresh_s : float, optional
+        Jobs that wait or run are predicted again, at instants that are at least so far apart; None: each job is
+        predicted once, at its submission. [s]
 
     Raises
     ------
@@ -70,6 +87,7 @@ class RollingPrediction:
     last: int = 20
     groups: tuple[Grouping, ...] = (("vc", "num_gpus"), ("vc",), ())
     default_s: float = 3600.0
+    refresh_s: float | None = None
 
     def __post_init__(self) -> None:
         wrong = []
@@ -79,6 +97,8 @@ class RollingPrediction:
             wrong.append(f"last is {self.last!r}, expected a whole number from 1 to 100,000")
         if not 0 <= self.default_s < np.inf:
             wrong.append(f"default_s is {self.default_s!r}, expected seconds, 0 or more")
+        if self.refresh_s is not None:
+            wrong += wrong_refresh(self.refresh_s)
         if any(isinstance(group, str) for group in self.groups) or isinstance(self.groups, str):
             wrong.append(f"groups are {self.groups!r}, expected tuples of columns, e.g. (('user', 'num_gpus'), ())")
         if wrong:
@@ -89,7 +109,8 @@ class RollingPrediction:
     def name(self) -> str:
         """What a result calls it."""
         groups = ", ".join("+".join(group) or "all" for group in self.groups)
-        return f"rolling_{self.statistic}_{self.last}({groups})"
+        again = "" if self.refresh_s is None else f" every {self.refresh_s:g} s"
+        return f"rolling_{self.statistic}_{self.last}({groups}){again}"
 
     @property
     def columns(self) -> list[str]:
@@ -115,6 +136,53 @@ class Forecaster(Protocol):
 
     def predict(self, rows: I64, now_s: float) -> npt.ArrayLike:
         """Predict the durations of the jobs that are submitted now, one for each row [s]."""
+
+
+@runtime_checkable
+class RefreshingForecaster(Forecaster, Protocol):
+    """A ``Forecaster`` that is asked again for jobs that wait or run, at instants at least ``refresh_s`` apart [s]."""
+
+    refresh_s: float
+
+    def repredict(self, rows: I64, age_s: F64, is_running: npt.NDArray[np.bool_], now_s: float) -> npt.ArrayLike:
+        """Predict the total durations of all jobs that wait or run, one for each row in rising order [s].
+
+        ``age_s`` is the work that each has done and not lost. What ends now has been told before; who is submitted now
+        is asked for afterwards, by ``predict``.
+        """
+
+
+def refresh_us(predicted: object) -> int:
+    """Microseconds from one time at which jobs are predicted again to the next; 0 if they are predicted once.
+
+    Raises
+    ------
+    UsageError
+        If a forecaster asks for what it cannot do, or for times that make no sense.
+    """
+    every = getattr(predicted, "refresh_s", None)
+    if every is None or not is_closed(predicted):
+        return 0
+    wrong = wrong_refresh(every)
+    if not isinstance(predicted, RollingPrediction | RefreshingForecaster):
+        wrong.append("it has no method repredict(rows, age_s, is_running, now_s)")
+    if wrong:
+        name = getattr(predicted, "name", predicted)
+        msg = (
+            f"replay: forecaster {name!r} asks to be refreshed, but {' and '.join(wrong)}. Give it what is missing "
+            "(see analysis.replay.closed_loop.RefreshingForecaster), or set its refresh_s to None."
+        )
+        raise UsageError(msg)
+    us: int = round(min(every * US, LONGEST_US))
+    return us
+
+
+def wrong_refresh(every: Any) -> list[str]:
+    """What is wrong with seconds from one time to the next; nothing if they will do."""
+    is_number = isinstance(every, int | float) and not isinstance(every, bool)
+    if is_number and 1 / US <= every < np.inf:
+        return []
+    return [f"refresh_s is {every!r}, expected seconds, at least 0.000001, or None"]
 
 
 def is_closed(predicted: object) -> bool:
@@ -152,25 +220,6 @@ def check_columns(predicted: object, jobs: pl.DataFrame) -> list[str]:
     return columns
 
 
-@dataclass(frozen=True)
-class Teacher:
-    """Predictions of one replay.
-
-    Attributes
-    ----------
-    name : str
-        What a result calls it.
-    closed : Closed
-        What the loop keeps.
-    answer : callable of Log, or None
-        Predicts jobs from Python; None where the loop does it.
-    """
-
-    name: str
-    closed: Closed
-    answer: Callable[[Log], None] | None
-
-
 def prepare_closed(
     predicted: RollingPrediction | Forecaster | str | None, policy: Policy, prepared: Prepared, jobs: pl.DataFrame
 ) -> tuple[Prepared, Teacher]:
@@ -184,6 +233,9 @@ def prepare_closed(
     offset, slope = _key_line(policy, prepared)
     rolling = predicted if isinstance(predicted, RollingPrediction) else RollingPrediction(last=1, groups=())
     closed = _make_closed(rolling, prepared, offset=offset, slope=slope)
+    if every := refresh_us(predicted):
+        facts = {"num_jobs": len(prepared.accepted), "num_groups": len(closed.seen), "every_us": every}
+        closed = closed._replace(renewal=make_renewal(**facts))
     ask = None
     if not isinstance(predicted, RollingPrediction):
         closed.rule[IS_ROLLING] = 0
@@ -269,42 +321,3 @@ def _refusal(policy: Policy, why: str) -> UsageError:
         f"replay: policy {policy.name!r} {why}, so that it cannot have predictions in closed loop. Take one like sjf, "
         "qssf, ljf (strict or skip), easy, conservative or srtf, or give predictions as a column."
     )
-
-
-def known_at_submission(jobs: pl.DataFrame, prepared: Prepared) -> pl.DataFrame:
-    """Rows of the jobs that take part, in their order, without what is known only at their end."""
-    from analysis.replay.steps._scene import OUTCOMES
-
-    ids = prepared.jobs.select("job_id")[prepared.accepted]
-    return ids.join(jobs.drop(OUTCOMES, strict=False), on="job_id", how="left", maintain_order="left")
-
-
-def answer(forecaster: Forecaster, closed: Closed, prepared: Prepared) -> Callable[[Log], None]:
-    """What is done whenever the loop asks: tell what has ended, and predict whoever is submitted now."""
-    told = 0
-
-    def predict(log: Log) -> None:
-        nonlocal told
-        first, now = int(log.counters[NEXT]), int(log.counters[NOW])
-        stop = int(np.searchsorted(prepared.submit, now, side="right"))
-        rows = np.arange(first, stop, dtype=np.int64)
-        ended = closed.ended[told : int(closed.num_ended[0])].copy()
-        told += len(ended)
-        if len(ended):
-            forecaster.ended(ended, closed.value[ended] / US, now / US)
-        closed.guess[first:stop] = _as_us(forecaster.predict(rows, now / US), rows, forecaster)
-        log.counters[KNOWN] = stop
-
-    return predict
-
-
-def _as_us(seconds: Any, rows: I64, forecaster: Forecaster) -> I64:
-    values = np.asarray(seconds, dtype=np.float64)
-    if values.shape != rows.shape or not np.all(np.isfinite(values)) or np.any(values < 0):
-        found = f"{values.shape} values" if values.shape != rows.shape else f"{values[:3].tolist()}"
-        msg = (
-            f"replay: predict of {getattr(forecaster, 'name', forecaster)!r} gave {found} for {len(rows)} jobs (first "
-            f"row {rows[0]}); expected one finite number of seconds, 0 or more, for each."
-        )
-        raise HindcastError(msg)
-    return to_us(pl.Series(values))

@@ -20,7 +20,7 @@ from analysis.replay._backfill import make_backfill
 from analysis.replay._drive import NOBODY, Watch, drive
 from analysis.replay._events import Events
 from analysis.replay._hardware import make_entries
-from analysis.replay._jobs import US, check_predicted
+from analysis.replay._jobs import check_predicted
 from analysis.replay._moving import Moving, Preemption, make_moving
 from analysis.replay._order import make_queues
 from analysis.replay._plain import way_to_run
@@ -31,7 +31,7 @@ from analysis.replay._schedule import Stops, count_kills, count_stops, job_table
 from analysis.replay._scoring import Scoring
 from analysis.replay._state import NEVER, UNTIL
 from analysis.replay._tape import Tape, make_tape, no_tape
-from analysis.replay.closed_loop import Forecaster, RollingPrediction, Teacher
+from analysis.replay.closed_loop import Forecaster, RollingPrediction
 from analysis.replay.cluster import Cluster
 from analysis.replay.event_arrays import interval_us, with_events
 from analysis.replay.event_log import EventSink
@@ -40,6 +40,7 @@ from analysis.replay.load import offered_load
 from analysis.replay.placement import PLACEMENTS, SCORED
 from analysis.replay.policies import POLICIES, MovingKey, Policy
 from analysis.replay.result import ReplayInterrupted, ReplayResult
+from analysis.replay.teacher import Teacher
 
 __all__ = ["replay"]
 
@@ -101,7 +102,8 @@ def replay(  # noqa: PLR0913 - each is a choice of its own, all but two with a d
         Column of ``jobs`` with predicted durations [s], which order the queue and give predicted ends; run times are
         always the true ones. By default the true durations. The others predict each job at its submission from the
         jobs that have ended in the replay by then (see ``analysis.replay.closed_loop``), for policies that order by a
-        line over the prediction; ``result.jobs`` then holds predicted_s.
+        line over the prediction; ``result.jobs`` then holds predicted_s. With ``refresh_s`` they predict those that
+        wait or run again and again, given their age; it then holds the last of it, predicted_last_s, too.
     placement : str, default "consolidate"
         A name from ``PLACEMENTS``. All but ``consolidate`` keep to CPUs and memory too, where jobs (num_cpus, mem_gib)
         and nodes state them: null on a job asks for none, null on a node means enough.
@@ -170,7 +172,7 @@ def replay(  # noqa: PLR0913 - each is a choice of its own, all but two with a d
         raise UsageError(msg)
     jobs = jobs_to_polars(jobs)
     marks = {"Scores": placement in SCORED, "Backfill": chosen.trait == "easy", "Offline": not cluster.is_steady}
-    marks["Closed"] = closed_loop.is_closed(predicted)
+    marks |= {"Closed": closed_loop.is_closed(predicted), "Renewal": closed_loop.refresh_us(predicted) > 0}
     with way_to_run(__name__, chosen, num_jobs=jobs.height, marks=marks) as engine:
         return engine.carry_out(  # type: ignore[no-any-return]
             jobs,
@@ -228,6 +230,7 @@ def carry_out(  # noqa: PLR0913 - what ``replay`` was asked for
         is_cut = _is_cut(log)
         if sink is not None:
             sink.finish(int(log.counters[UNTIL]) if is_cut else NEVER)
+        table = job_table(prepared, stops)
         result = ReplayResult(
             schedule=mark_timeouts(make_schedule(prepared, log, stops), cut),
             policy=chosen.name,
@@ -235,7 +238,7 @@ def carry_out(  # noqa: PLR0913 - what ``replay`` was asked for
             predicted=column if teacher is None else teacher.name,
             cluster=cluster,
             notes=tuple(prepared.notes),
-            jobs=_with_predictions(job_table(prepared, stops), prepared, log, teacher),
+            jobs=table if teacher is None else teacher.told(table, prepared, log),
             counts=_counts(prepared, log, load),
             event_log=None if sink is None else kept_in or sink.table(),
             stopped_time=_instant(int(log.counters[UNTIL]), prepared) if is_cut else None,
@@ -243,18 +246,6 @@ def carry_out(  # noqa: PLR0913 - what ``replay`` was asked for
     if not is_whole:
         raise ReplayInterrupted(result)
     return result
-
-
-def _with_predictions(
-    table: pl.DataFrame, prepared: Prepared, log: _state.Log, teacher: Teacher | None
-) -> pl.DataFrame:
-    """Add what each job was predicted at its submission; null for those that had none."""
-    if teacher is None:
-        return table
-    arrived = prepared.accepted[: int(log.counters[_state.NEXT])]
-    seconds = np.full(table.height, np.nan)
-    seconds[arrived] = teacher.closed.guess[: len(arrived)] / US
-    return table.with_columns(predicted_s=pl.Series(seconds).fill_nan(None))
 
 
 def _counts(prepared: Prepared, log: _state.Log, load: float | None) -> dict[str, float | int | None]:

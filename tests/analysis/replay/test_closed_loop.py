@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from datetime import timedelta
 from typing import Any
 
@@ -14,39 +13,10 @@ from analysis.errors import HindcastError, UnknownNameError, UsageError
 from analysis.loaders import load
 from analysis.replay import POLICIES, Cluster, Forecaster, ReplayResult, RollingPrediction, policy, replay
 from analysis.replay.outages import failures
+from tests.closed_cases import EVERY, LINES, ROLLING, STATIC, Rolling, closed, peopled, predictions
 from tests.reference_closed import History, closed_reference
-from tests.replay_cases import START, Case, crowd, outcome
+from tests.replay_cases import START, Case, outcome
 from tests.replay_checks import schedule_bytes
-
-#: Orders whose key is a line over the prediction, with backfill, promises and preemption.
-LINES = ["sjf", "sjf_skip", "ljf", "ljf_skip", "qssf", "qssf_skip"]
-STATIC = ["fifo", "fifo_skip", "smallest_first", "edf_skip", "multifactor"]
-EVERY = [*LINES, *STATIC, "easy", "conservative", "srtf", "srtf_skip", "las_skip"]
-ROLLING = [
-    {"statistic": "median", "last": 3, "groups": (("user", "num_gpus"), ("user",), ("vc",), ()), "default_s": 7.0},
-    {"statistic": "mean", "last": 2, "groups": (("user",),), "default_s": 4.0},
-    {"statistic": "median", "last": 4, "groups": ((),), "default_s": 0.0},
-    {"statistic": "mean", "last": 1, "groups": (), "default_s": 5.0},
-]
-
-
-def peopled(seed: int, **how: Any) -> Case:
-    """A crowd with users, some of them unknown."""
-    case = crowd(seed, **how)
-    rng = random.Random(seed)
-    users = pl.Series([rng.choice(["ann", "bob", "cat", None]) for _ in range(case.jobs.height)], dtype=pl.String)
-    return case._replace(jobs=case.jobs.with_columns(user=users))
-
-
-def closed(case: Case, policy: str, rolling: Any, **how: Any) -> ReplayResult:
-    predicted = RollingPrediction(**rolling) if isinstance(rolling, dict) else rolling
-    return replay(case.jobs, cluster=case.cluster, policy=policy, predicted=predicted, **how)
-
-
-def predictions(result: ReplayResult) -> dict[str, int]:
-    """Microseconds by job."""
-    told = zip(result.schedule["job_id"], result.jobs["predicted_s"], strict=True)
-    return {job: round(seconds * 1e6) for job, seconds in told if seconds is not None}
 
 
 @pytest.mark.parametrize("policy", [*LINES, *STATIC, "easy"])
@@ -55,7 +25,7 @@ def test_both_engines_agree(policy: str):
     for seed in range(12):
         case, rolling = peopled(seed), ROLLING[seed % 4]
         result = closed(case, policy, rolling)
-        expected, predicted = closed_reference(case, policy=policy, **rolling)
+        expected, predicted, _ = closed_reference(case, policy=policy, **rolling)
         assert outcome(result) == expected
         assert predictions(result) == predicted
 
@@ -124,34 +94,6 @@ def test_jobs_that_nodes_kill_are_predicted_once(policy: str):
         opened = replay(case.jobs.join(told, on="job_id"), predicted="told", **how)
         assert schedule_bytes(opened) == schedule_bytes(result)
     assert num_killed > 10
-
-
-class Rolling:
-    """``RollingPrediction`` from outside."""
-
-    name = "rolling from outside"
-
-    def __init__(self, case: Case, rolling: dict[str, Any]) -> None:
-        self.case, self.rolling, self.ends, self.calls = case, rolling, [], []
-
-    def begin(self, jobs: pl.DataFrame) -> None:
-        assert not {"duration_s", "end_time", "start_time", "status"} & set(jobs.columns)
-        durations = self.case.jobs.select("job_id", "duration_s")
-        self.durations = jobs.join(durations, on="job_id", how="left", maintain_order="left")["duration_s"].to_list()
-        rows = jobs.with_columns(duration_s=pl.lit(None, dtype=pl.Float64)).rows(named=True)
-        self.history = History(rows, **self.rolling)
-
-    def ended(self, rows: np.ndarray, duration_s: np.ndarray, now_s: float) -> None:
-        assert duration_s.tolist() == [self.durations[j] for j in rows]
-        for j, seconds in zip(rows.tolist(), duration_s.tolist(), strict=True):
-            self.history.rows[j]["duration_s"] = seconds
-            for key in self.history.keys(j):
-                self.history.known.setdefault(key, []).append(round(seconds * 1e6))
-        self.ends.append(now_s)
-
-    def predict(self, rows: np.ndarray, now_s: float) -> list[float]:
-        self.calls.append((now_s, len(rows)))
-        return [self.history.predict(j) / 1e6 for j in rows.tolist()]
 
 
 @pytest.mark.parametrize("policy", EVERY)
