@@ -33,6 +33,7 @@ class ConservativeEngine(Engine):
         self.lines_up: dict[str | None, list[int]] = {vc: [] for vc in self.sites}
         self.runs_now: dict[str | None, dict[int, int]] = {vc: {} for vc in self.sites}  # job -> end
         self.bookings: dict[int, Booking | None] = {}
+        self.had_events: dict[str | None, int] = {}
 
     def replay(self) -> Outcome:
         coming = [j for j, ask in enumerate(self.asks) if ask is not None][::-1]
@@ -76,11 +77,13 @@ class ConservativeEngine(Engine):
             del self.runs_now[vc][j]
             self.take(vc, self.bookings.pop(j).grant, sign=-1)
         torn = self.overdue(vc, now)
-        struck = self.calendar.struck(now)
-        for j in [j for j, grant in self.grants(vc).items() if struck & {n for n, _, _ in grant}]:
-            self.kill(vc, j, now)
-        if any(n in self.sites[vc].numbers for n in self.calendar.changed(now)):
-            torn = set(self.lines_up[vc])  # every promise is void
+        if self.had_events.get(vc) != now:  # once, even if jobs of length 0 make another pass
+            self.had_events[vc] = now
+            struck = self.calendar.struck(now)
+            for j in [j for j, grant in self.grants(vc).items() if struck & {n for n, _, _ in grant}]:
+                self.kill(vc, j, now)
+            if any(n in self.sites[vc].numbers for n in self.calendar.changed(now)):
+                torn = set(self.lines_up[vc])  # every promise is void
         self.plan_again(vc, now, torn, is_loose=is_loose)
 
     def overdue(self, vc: str | None, now: int) -> set[int]:

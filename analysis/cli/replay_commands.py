@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Collection
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import polars as pl
 import typer
@@ -24,16 +25,21 @@ from analysis.cli.replay_output import (
     timeout_notes,
     write_replays,
 )
-from analysis.cli.replay_runs import OneRun, planned
+from analysis.cli.replay_runs import OneRun, Predicted, planned
 from analysis.cli.replay_tables import write_tables
 from analysis.cli.replay_watch import event_folder, move_logs, run_all
 from analysis.errors import UsageError
 
 if TYPE_CHECKING:
-    from analysis.replay import Cluster, ReplayResult
+    from analysis.replay import Cluster, ReplayResult, RollingPrediction
     from analysis.trace import Trace
 
 __all__ = ["ClusterOption", "NoVcOption", "choose_cluster", "replay"]
+
+#: Predictors that are no model folders.
+ORACLE: Final = "oracle"
+ROLLING: Final = "rolling"
+SECONDS_PER_HOUR: Final = 3600.0
 
 ClusterOption = Annotated[
     str | None,
@@ -62,8 +68,20 @@ def replay(
     cluster: ClusterOption = None,
     placement: Annotated[str, typer.Option(help="Placements, commas between.")] = "consolidate",
     predictor: Annotated[
-        str, typer.Option(metavar="M", help="'oracle' (the true durations) or model folders, commas between.")
+        str,
+        typer.Option(
+            metavar="M",
+            help="'oracle' (the true durations), 'rolling' (the median of the last 20 jobs of the same VC and size "
+            "that have ended in the replay), or model folders, commas between.",
+        ),
     ] = "oracle",
+    refresh: Annotated[
+        float | None,
+        typer.Option(
+            metavar="HOURS",
+            help="Let 'rolling' predict jobs that wait or run again, given their age, every so many hours.",
+        ),
+    ] = None,
     no_vc: NoVcOption = False,
     enforce_limits: Annotated[
         bool, typer.Option("--enforce-limits", help="End jobs at their time limit; by default they run on.")
@@ -94,7 +112,8 @@ def replay(
     policies = with_options(option or [], policies=names, registry=POLICIES)
     trace = Trace.read(trace_folder)
     site = choose_cluster(trace, cluster)
-    jobs, columns, notes = _with_predictions(trace, split_names(predictor, option="--predictor"))
+    rolling = _rolling(predictor, refresh)
+    jobs, columns, notes = _with_predictions(trace, split_names(predictor, option="--predictor"), rolling)
     how: dict[str, Any] = {"cluster": site, "use_vcs": not no_vc}
     runs = planned(names, policies, columns=columns, placements=placements)
     limits: dict[str, Any] = {"seed": seed, "enforce_limits": enforce_limits}
@@ -193,11 +212,34 @@ def _known(text: str, registry: Collection[str], *, kind: str, option: str) -> l
     return names
 
 
-def _with_predictions(trace: Trace, models: list[str]) -> tuple[pl.DataFrame, dict[str, str | None], list[str]]:
-    """Add one predicted column a model ('oracle' needs none); and say which models may have seen these jobs."""
+def _rolling(predictor: str, refresh_h: float | None) -> RollingPrediction:
+    """What 'rolling' means here.
+
+    Raises
+    ------
+    UsageError
+        If hours are given that make no sense, or that nobody asks for.
+    """
+    from analysis.replay import RollingPrediction
+
+    if refresh_h is None:
+        return RollingPrediction()
+    if ROLLING not in split_names(predictor, option="--predictor"):
+        msg = f"--refresh: only predictor 'rolling' predicts again; found --predictor {predictor}. Add rolling to it."
+        raise UsageError(msg)
+    if not 1e-9 < refresh_h < math.inf:
+        msg = f"--refresh {refresh_h}: expected hours, above 0, e.g. 1 or 0.25."
+        raise UsageError(msg)
+    return RollingPrediction(refresh_s=refresh_h * SECONDS_PER_HOUR)
+
+
+def _with_predictions(
+    trace: Trace, models: list[str], rolling: RollingPrediction
+) -> tuple[pl.DataFrame, dict[str, Predicted], list[str]]:
+    """Add one predicted column a model (the others need none); and say which models may have seen these jobs."""
     from predictors import load_model, predict_frame
 
-    names = {text: "oracle" if text == "oracle" else Path(text).resolve().name for text in models}
+    names = {text: text if text in (ORACLE, ROLLING) else Path(text).resolve().name for text in models}
     if twice := sorted({name for name in names.values() if list(names.values()).count(name) > 1}):
         msg = (
             f"--predictor: {', '.join(map(repr, twice))} is the name of more than one of {', '.join(models)}; a "
@@ -205,10 +247,10 @@ def _with_predictions(trace: Trace, models: list[str]) -> tuple[pl.DataFrame, di
         )
         raise UsageError(msg)
     jobs, notes = trace.jobs, []
-    columns: dict[str, str | None] = {}
+    columns: dict[str, Predicted] = {}
     for text, name in names.items():
-        columns[name] = None if text == "oracle" else f"predicted_duration_s__{name}"
-        if text != "oracle":
+        columns[name] = {ORACLE: None, ROLLING: rolling}.get(text, f"predicted_duration_s__{name}")
+        if text not in (ORACLE, ROLLING):
             model = load_model(Path(text))
             predicted = predict_frame(model, trace.jobs, history=trace.jobs, quantiles=())["predicted_duration_s"]
             jobs = jobs.with_columns(predicted.alias(f"predicted_duration_s__{name}"))
@@ -231,13 +273,13 @@ def _seen(name: str, window: tuple[str | None, str | None], jobs: pl.DataFrame) 
     ]
 
 
-def _oracle_note(policies: list[str], columns: dict[str, str | None]) -> list[str]:
+def _oracle_note(policies: list[str], columns: dict[str, Predicted]) -> list[str]:
     from analysis.replay import POLICIES
 
     knowing = [name for name in policies if name in POLICIES and POLICIES[name].uses_predictions]
-    if not knowing or "oracle" not in columns:
+    if not knowing or ORACLE not in columns:
         return []
     return [
         f"Under the oracle ({', '.join(knowing)}) every true duration is known beforehand, as for no real scheduler: "
-        "a reference, not a forecast. Give models with --predictor."
+        "a reference, not a forecast. Give models, or rolling, with --predictor."
     ]

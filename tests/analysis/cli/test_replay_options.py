@@ -258,3 +258,48 @@ def test_policies_are_listed_with_their_options(run):
     assert "las.thresholds_gpu_s" in out
     assert "helios_srtf" in out
     assert all(row["meaning"] in out for row in found["policies"])
+
+
+# --- predictions in closed loop --------------------------------------------------------------------------------------
+
+
+def test_rolling_predicts_in_the_replay_and_again_with_refresh(trace: Any, run, tmp_path):
+    """The command's schedules are those of the library; each is named by its predictor."""
+    words = ("replay", trace, "--policy", "srtf_skip,sjf", "--cluster", "2x8", "--no-vc", "--no-figures")
+    code, out, err = run(
+        *words, "--predictor", "oracle,rolling", "--refresh", "0.5", "-o", tmp_path / "a", "--json", "-"
+    )
+    assert code == 0, err
+    rows = {row["schedule"]: row for row in json.loads(out)}
+    again = "rolling_median_20(vc+num_gpus, vc, all) every 1800 s"
+    assert {label: row["predictor"] for label, row in rows.items()} == {
+        f"{order}__{name}__consolidate": told
+        for order in ("srtf_skip", "sjf")
+        for name, told in (("oracle", None), ("rolling", again))
+    }
+    jobs, how = Trace.read(trace).jobs, {"cluster": Cluster.uniform(num_nodes=2, num_gpus=8), "use_vcs": False}
+    for order in ("srtf_skip", "sjf"):
+        predicted = replaying.RollingPrediction(refresh_s=1800.0)
+        expected = replaying.replay(jobs, policy=order, predicted=predicted, **how).schedule
+        found = schedule_of(tmp_path / "a", f"{order}__rolling__consolidate")
+        assert found["start_time"].to_list() == expected["start_time"].to_list()
+    assert run(*words, "--predictor", "rolling", "-o", tmp_path / "b")[0] == 0
+    once = replaying.replay(jobs, policy="sjf", predicted=replaying.RollingPrediction(), **how).schedule
+    assert schedule_of(tmp_path / "b", "sjf")["start_time"].to_list() == once["start_time"].to_list()
+    assert once["start_time"].to_list() != found["start_time"].to_list()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--refresh", "1"), "--refresh: only predictor 'rolling' predicts again; found --predictor oracle"),
+        (("--predictor", "rolling", "--refresh", "0"), "--refresh 0.0: expected hours, above 0"),
+        (("--predictor", "rolling", "--policy", "helios_sjf"), "take no predictions in closed loop; found --predictor"),
+        (("--predictor", "rolling", "--policy", "sjf_fastest"), "cannot have predictions in closed loop"),
+    ],
+)
+def test_what_cannot_be_refreshed_is_refused(trace: Any, run, tmp_path, words: tuple[str, ...], said: str):
+    code, _, err = run("replay", trace, "--cluster", "2x8", *words, "-o", tmp_path / "r")
+    assert code == 2
+    assert said in " ".join(err.split())
+    assert not (tmp_path / "r").exists()
