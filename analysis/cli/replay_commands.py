@@ -51,6 +51,22 @@ ClusterOption = Annotated[
 ]
 NoVcOption = Annotated[bool, typer.Option("--no-vc", help="Ignore virtual clusters: one queue, all nodes.")]
 
+PredictorOption = Annotated[
+    str,
+    typer.Option(
+        metavar="M",
+        help="'oracle' (the true durations), 'rolling' (the median of the last 20 jobs of the same VC and size "
+        "that have ended in the replay), or model folders, commas between.",
+    ),
+]
+RefreshOption = Annotated[
+    float | None,
+    typer.Option(
+        metavar="HOURS",
+        help="Let 'rolling' predict jobs that wait or run again, given their age, every so many hours.",
+    ),
+]
+
 
 @app.command()
 def replay(
@@ -67,21 +83,8 @@ def replay(
     ] = None,
     cluster: ClusterOption = None,
     placement: Annotated[str, typer.Option(help="Placements, commas between.")] = "consolidate",
-    predictor: Annotated[
-        str,
-        typer.Option(
-            metavar="M",
-            help="'oracle' (the true durations), 'rolling' (the median of the last 20 jobs of the same VC and size "
-            "that have ended in the replay), or model folders, commas between.",
-        ),
-    ] = "oracle",
-    refresh: Annotated[
-        float | None,
-        typer.Option(
-            metavar="HOURS",
-            help="Let 'rolling' predict jobs that wait or run again, given their age, every so many hours.",
-        ),
-    ] = None,
+    predictor: PredictorOption = ORACLE,
+    refresh: RefreshOption = None,
     no_vc: NoVcOption = False,
     enforce_limits: Annotated[
         bool, typer.Option("--enforce-limits", help="End jobs at their time limit; by default they run on.")

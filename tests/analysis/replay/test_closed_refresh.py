@@ -19,6 +19,13 @@ from tests.reference_closed import closed_reference
 from tests.replay_cases import hypothesis_settings, outcome, trouble
 from tests.replay_checks import schedule_bytes
 
+
+@pytest.fixture(autouse=True)
+def _plain(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python runs the engine's source: machine code is compared with it below, once for each loop."""
+    monkeypatch.setenv("HINDCAST_ENGINE", "plain")
+
+
 #: Every loop and trait, and orders that predictions change or do not.
 POLICIES = ["sjf", "ljf_skip", "qssf_skip", "fifo", "easy", "conservative", "srtf", "srtf_skip", "las_skip"]
 #: At every instant, at most of them, now and then [s].
@@ -234,6 +241,36 @@ def test_the_order_of_the_rows_does_not_matter(policy: str):
     one, other = closed(case, policy, rolling), closed(shuffled, policy, rolling)
     assert schedule_bytes(one) == schedule_bytes(other)
     assert predictions(one, "predicted_last_s") == predictions(other, "predicted_last_s")
+
+
+# --- machine code ----------------------------------------------------------------------------------------------------
+
+
+def check_machine_code(policy: str, monkeypatch: pytest.MonkeyPatch, *, has_trouble: bool) -> None:
+    """It does what the same source does when Python runs it: from inside, and asked from outside."""
+    for seed in range(6):
+        case, rolling = peopled(seed), ROLLING[seed % 3]
+        case = trouble(case, seed) if has_trouble else case
+        every, found = EVERY_S[seed % 4], []
+        for way in ("plain", "compiled"):
+            monkeypatch.setenv("HINDCAST_ENGINE", way)
+            found.append(closed(case, policy, {**rolling, "refresh_s": every}, checkpoint_interval_s=2.0))
+        found.append(closed(case, policy, Refreshed(case, rolling, every), checkpoint_interval_s=2.0))
+        assert len({schedule_bytes(one) for one in found}) == 1
+        assert found[0].jobs.equals(found[1].jobs)
+        assert found[0].jobs.equals(found[2].jobs)
+
+
+@pytest.mark.parametrize("policy", ["sjf_skip", "easy", "conservative", "srtf_skip"])
+def test_machine_code_does_the_same(policy: str, monkeypatch: pytest.MonkeyPatch):
+    check_machine_code(policy, monkeypatch, has_trouble=False)
+
+
+@pytest.mark.full_trace
+@pytest.mark.parametrize("policy", ["sjf_skip", "easy", "conservative", "srtf_skip"])
+def test_machine_code_does_the_same_where_nodes_fail(policy: str, monkeypatch: pytest.MonkeyPatch):
+    """Machine code of its own for each loop: minutes of compiling."""
+    check_machine_code(policy, monkeypatch, has_trouble=True)
 
 
 # --- what makes no sense ---------------------------------------------------------------------------------------------
