@@ -105,6 +105,7 @@ def test_3_400_000_jobs(benchmark: Any, year: pl.DataFrame, policy: str):
 ROLLING = {
     "mean_2": RollingPrediction("mean", last=2, groups=(("user",), ())),
     "median_20": RollingPrediction("median", last=20, groups=(("user", "num_gpus"), ("user",), ())),
+    "hourly": RollingPrediction("median", last=20, groups=(("user", "num_gpus"), ("user",), ()), refresh_s=3600.0),
 }
 
 
@@ -112,7 +113,10 @@ ROLLING = {
 @pytest.mark.parametrize("rolling", [None, *ROLLING])
 @pytest.mark.parametrize("policy", ["sjf", "easy"])
 def test_predictions_in_closed_loop(benchmark: Any, policy: str, rolling: str | None):
-    """340,000 jobs of 500 users on 78 x 8 GPUs at load 0.8, predicted while they are replayed; None: true durations."""
+    """340,000 jobs of 500 users on 78 x 8 GPUs at load 0.8, predicted while they are replayed; None: true durations.
+
+    "hourly" is median_20, predicted again every hour for those who wait or run.
+    """
     cluster = Cluster.uniform(num_nodes=78, num_gpus=8)
     jobs = synthetic_jobs(340_000 if benchmark.enabled else 2_000, cluster, load=0.8)
     users = np.random.default_rng(1).integers(0, 500, jobs.height)
