@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Collection
-from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any
 
 import polars as pl
 import typer
@@ -25,21 +23,17 @@ from analysis.cli.replay_output import (
     timeout_notes,
     write_replays,
 )
-from analysis.cli.replay_runs import OneRun, Predicted, planned
+from analysis.cli.replay_predictors import ORACLE, PredictorOption, RefreshOption, oracle_note, with_predictions
+from analysis.cli.replay_runs import OneRun, planned
 from analysis.cli.replay_tables import write_tables
 from analysis.cli.replay_watch import event_folder, move_logs, run_all
 from analysis.errors import UsageError
 
 if TYPE_CHECKING:
-    from analysis.replay import Cluster, ReplayResult, RollingPrediction
+    from analysis.replay import Cluster, ReplayResult
     from analysis.trace import Trace
 
 __all__ = ["ClusterOption", "NoVcOption", "choose_cluster", "replay"]
-
-#: Predictors that are no model folders.
-ORACLE: Final = "oracle"
-ROLLING: Final = "rolling"
-SECONDS_PER_HOUR: Final = 3600.0
 
 ClusterOption = Annotated[
     str | None,
@@ -50,21 +44,11 @@ ClusterOption = Annotated[
     ),
 ]
 NoVcOption = Annotated[bool, typer.Option("--no-vc", help="Ignore virtual clusters: one queue, all nodes.")]
-
-PredictorOption = Annotated[
-    str,
-    typer.Option(
-        metavar="M",
-        help="'oracle' (the true durations), 'rolling' (the median of the last 20 jobs of the same VC and size "
-        "that have ended in the replay), or model folders, commas between.",
-    ),
+PolicyOption = Annotated[
+    str, typer.Option(help="Policies, commas between ('hindcast policies'); 'recorded' is the log's own schedule.")
 ]
-RefreshOption = Annotated[
-    float | None,
-    typer.Option(
-        metavar="HOURS",
-        help="Let 'rolling' predict jobs that wait or run again, given their age, every so many hours.",
-    ),
+OptionOption = Annotated[
+    list[str] | None, typer.Option(metavar="POLICY.NAME=VALUE", help="An option of a policy; may be repeated.")
 ]
 
 
@@ -73,14 +57,8 @@ def replay(
     trace_folder: Annotated[Path, typer.Argument(metavar="TRACE", help="Trace folder.")],
     output: Annotated[Path, typer.Option("-o", "--output", metavar="DIR", help="Folder for schedules and metrics.")],
     *,
-    policy: Annotated[
-        str,
-        typer.Option(help="Policies, commas between ('hindcast policies'); 'recorded' is the log's own schedule."),
-    ] = "fifo,sjf",
-    option: Annotated[
-        list[str] | None,
-        typer.Option(metavar="POLICY.NAME=VALUE", help="An option of a policy; may be repeated."),
-    ] = None,
+    policy: PolicyOption = "fifo,sjf",
+    option: OptionOption = None,
     cluster: ClusterOption = None,
     placement: Annotated[str, typer.Option(help="Placements, commas between.")] = "consolidate",
     predictor: PredictorOption = ORACLE,
@@ -115,8 +93,7 @@ def replay(
     policies = with_options(option or [], policies=names, registry=POLICIES)
     trace = Trace.read(trace_folder)
     site = choose_cluster(trace, cluster)
-    rolling = _rolling(predictor, refresh)
-    jobs, columns, notes = _with_predictions(trace, split_names(predictor, option="--predictor"), rolling)
+    jobs, columns, notes = with_predictions(trace, predictor, refresh_h=refresh)
     how: dict[str, Any] = {"cluster": site, "use_vcs": not no_vc}
     runs = planned(names, policies, columns=columns, placements=placements)
     limits: dict[str, Any] = {"seed": seed, "enforce_limits": enforce_limits}
@@ -128,7 +105,7 @@ def replay(
         stopped = run_all(runs, results, partial(_one_run, jobs, trace, how, limits), logs)
         if stopped and not results:
             raise KeyboardInterrupt
-        notes += _oracle_note(names, columns)
+        notes += oracle_note(names, columns)
         notes += [note for result in results.values() for note in (*result.notes, *rejected_note(result))]
         if enforce_limits:
             timed = [one.label for one in runs if one.policy is not None and one.label in results]
@@ -213,76 +190,3 @@ def _known(text: str, registry: Collection[str], *, kind: str, option: str) -> l
         )
         raise UsageError(msg)
     return names
-
-
-def _rolling(predictor: str, refresh_h: float | None) -> RollingPrediction:
-    """What 'rolling' means here.
-
-    Raises
-    ------
-    UsageError
-        If hours are given that make no sense, or that nobody asks for.
-    """
-    from analysis.replay import RollingPrediction
-
-    if refresh_h is None:
-        return RollingPrediction()
-    if ROLLING not in split_names(predictor, option="--predictor"):
-        msg = f"--refresh: only predictor 'rolling' predicts again; found --predictor {predictor}. Add rolling to it."
-        raise UsageError(msg)
-    if not 1e-9 < refresh_h < math.inf:
-        msg = f"--refresh {refresh_h}: expected hours, above 0, e.g. 1 or 0.25."
-        raise UsageError(msg)
-    return RollingPrediction(refresh_s=refresh_h * SECONDS_PER_HOUR)
-
-
-def _with_predictions(
-    trace: Trace, models: list[str], rolling: RollingPrediction
-) -> tuple[pl.DataFrame, dict[str, Predicted], list[str]]:
-    """Add one predicted column a model (the others need none); and say which models may have seen these jobs."""
-    from predictors import load_model, predict_frame
-
-    names = {text: text if text in (ORACLE, ROLLING) else Path(text).resolve().name for text in models}
-    if twice := sorted({name for name in names.values() if list(names.values()).count(name) > 1}):
-        msg = (
-            f"--predictor: {', '.join(map(repr, twice))} is the name of more than one of {', '.join(models)}; a "
-            "schedule bears its model's name, so copy or write the model to a folder of another name."
-        )
-        raise UsageError(msg)
-    jobs, notes = trace.jobs, []
-    columns: dict[str, Predicted] = {}
-    for text, name in names.items():
-        columns[name] = {ORACLE: None, ROLLING: rolling}.get(text, f"predicted_duration_s__{name}")
-        if text not in (ORACLE, ROLLING):
-            model = load_model(Path(text))
-            predicted = predict_frame(model, trace.jobs, history=trace.jobs, quantiles=())["predicted_duration_s"]
-            jobs = jobs.with_columns(predicted.alias(f"predicted_duration_s__{name}"))
-            notes += _seen(name, model.window_, trace.jobs)
-    return jobs, columns, notes
-
-
-def _seen(name: str, window: tuple[str | None, str | None], jobs: pl.DataFrame) -> list[str]:
-    """Say how many jobs lie in the time that a model was trained on: of those it may know the durations."""
-    first, last = (None if text is None else datetime.fromisoformat(text) for text in window)
-    if first is None or last is None:
-        return []
-    num_seen = jobs.filter(pl.col("submit_time").is_between(first, last)).height
-    if not num_seen:
-        return []
-    return [
-        f"{name} was trained on jobs submitted from {first:%Y-%m-%d %H:%M} to {last:%Y-%m-%d %H:%M} (UTC), and "
-        f"{num_seen:,} of the {jobs.height:,} jobs here lie in that time: if it saw them, its result is flattered. "
-        "'hindcast report' compares on later jobs only."
-    ]
-
-
-def _oracle_note(policies: list[str], columns: dict[str, Predicted]) -> list[str]:
-    from analysis.replay import POLICIES
-
-    knowing = [name for name in policies if name in POLICIES and POLICIES[name].uses_predictions]
-    if not knowing or ORACLE not in columns:
-        return []
-    return [
-        f"Under the oracle ({', '.join(knowing)}) every true duration is known beforehand, as for no real scheduler: "
-        "a reference, not a forecast. Give models, or rolling, with --predictor."
-    ]
