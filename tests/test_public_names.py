@@ -21,6 +21,7 @@ PACKAGES = [
     "analysis.schema",
     "analysis.trace",
     "predictors",
+    "predictors.targets",
 ]
 
 
