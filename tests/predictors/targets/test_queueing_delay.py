@@ -279,7 +279,7 @@ def test_odd_input_works_or_says_one_sentence():
 def test_on_kth_the_queue_tells_more_than_the_users_past(real_data):
     log = load("swf", [real_data("swf/KTH-SP2-1996-2.swf.gz")]).jobs
     result = backtest_queueing_delay(log, gpu_jobs_only=False, by=())
-    # Fitted once for 125 days it is ahead of all; surely of the user's rules only with refits (tests/benchmarks/README.md).
+    # Fitted once for 125 days it is ahead of all; surely of the user's rules only with weekly refits.
     ours = result.differences.filter(pl.col("model") == "queueing_delay")
     assert ours["other"].to_list() == ["user_wait", "last_wait", "last_hour_wait"]
     assert (ours["log_mae_difference"] < -0.1).all()
