@@ -23,6 +23,7 @@ from analysis.replay._state import RUNNING, UNTIL, WAITING, Log, Work
 from analysis.replay._tape import make_tape
 from analysis.replay.engine import _empty_log
 from analysis.replay.policies.rules import Costs
+from analysis.replay.steps import _kernel
 from analysis.replay.steps._box import make_box as _box_of
 from analysis.replay.steps._state import (
     F64,
@@ -167,6 +168,20 @@ class Scene:
             return True
         nodes = self.nodes
         return bool(counters[WAITING] > 0 and nodes is not None and nodes.facts[NEXT_EVENT] < len(nodes.time))
+
+    def can_start(self, row: int) -> bool:
+        """Whether a job would find room now."""
+        return bool(_kernel.fits(self.box, row))
+
+    @property
+    def is_stuck(self) -> bool:
+        """Whether all that will ever happen are timers, while none of those who wait would find room.
+
+        So it is when the nodes that they need are gone for good.
+        """
+        if self.nodes is None or self._lives_on():
+            return False
+        return not any(map(self.can_start, self.one_of_each()))
 
     def one_of_each(self) -> list[int]:
         """One waiting job of every class: of those who ask for the same in the same VC."""

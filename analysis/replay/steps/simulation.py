@@ -208,20 +208,6 @@ class Simulation(Elsewhere):
             raise UsageError(msg)
         heapq.heappush(self._timers, int(time_us))
 
-    def can_start(self, row: int) -> bool:
-        """Whether a job would find room now."""
-        return bool(_kernel.fits(self.box, row))
-
-    @property
-    def is_stuck(self) -> bool:
-        """Whether all that will ever happen are timers, while none of those who wait would find room.
-
-        So it is when the nodes that they need are gone for good.
-        """
-        if self.nodes is None or self._lives_on():
-            return False
-        return not any(map(self.can_start, self.one_of_each()))
-
     def start(self, row: int) -> bool:
         """Start a waiting job where the placement puts it.
 
