@@ -19,6 +19,8 @@ from analysis.replay.event_log import EventSink
 FIRST_BUDGET: Final = 2_000
 TURN_S: Final = 0.4
 MOST_FASTER: Final = 8.0
+#: Turns that end early for another reason, such as a full tape, must not let the budget grow for ever.
+MOST_BUDGET: Final = 1_000_000_000
 
 
 @dataclass(frozen=True)
@@ -83,7 +85,8 @@ def drive(step: Callable[[], int], log: Log, watch: Watch, *, is_patient: bool =
                 return True
             # How long a turn is changes nothing but how soon Python has the next one.
             factor = TURN_S / max(time.monotonic() - began, 1e-6)
-            budget = log.counters[BUDGET] = max(int(budget * min(max(factor, 1 / MOST_FASTER), MOST_FASTER)), 1)
+            faster = min(max(factor, 1 / MOST_FASTER), MOST_FASTER)
+            budget = log.counters[BUDGET] = min(max(int(budget * faster), 1), MOST_BUDGET)
             began = time.monotonic()
     except KeyboardInterrupt:
         _finish_instant(step, log, watch, is_patient=is_patient)

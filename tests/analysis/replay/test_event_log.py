@@ -217,14 +217,6 @@ def test_a_file_is_written_row_group_by_row_group_in_memory_that_does_not_grow(
     assert peaks[1] < peaks[0] + 120 * 27_000
 
 
-def test_a_policy_in_python_says_that_it_keeps_none():
-    case = crowd(1)
-    own = next(name for name in sorted(POLICIES) if name not in EVERY)
-    for how in ({"events": True}, {"until": START}):
-        with pytest.raises(UsageError, match="is a Python function, and these write no event log"):
-            replay(case.jobs, cluster=case.cluster, policy=own, **how)
-
-
 def test_a_replay_that_fails_leaves_no_file(tmp_path: Path):
     def give_up(_done: int, _total: int) -> None:
         msg = "enough"
